@@ -1,0 +1,7 @@
+"""Chooses the algorithm of a problem: filter by refusal, price by a cost model, keep every reason."""
+
+from fastconv.plan.algorithms import ALGORITHMS, Algorithm
+from fastconv.plan.machine import Machine, this_machine
+from fastconv.plan.planner import Plan, choose, forced
+
+__all__ = ["ALGORITHMS", "Algorithm", "Machine", "Plan", "choose", "forced", "this_machine"]

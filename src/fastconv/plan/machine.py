@@ -1,0 +1,43 @@
+"""What the cost models know about a machine: a value, passed to the planner as an argument."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A CPU as the planner sees it. Rates are for all `cores` together unless said; no rate depends on the live thread count.
+
+    vector_bytes: bytes of one vector register of the ISA level in use.
+    gflops: attainable f32 multiply-adds x 2 per second, in 1e9 (f64 runs at half of it).
+    bandwidth: bytes per second that a copy moves (read + write) for buffers that fit the last cache.
+    call_seconds: what one call of the library costs before any work.
+    """
+
+    name: str
+    isa: str
+    cores: int
+    vector_bytes: int
+    gflops: float
+    bandwidth: float
+    call_seconds: float
+
+
+#: Vector bytes and multiply-add flops per cycle and core (f32) of each ISA level.
+ISA_LEVELS = {"scalar": (16, 8.0), "avx2": (32, 32.0), "avx512": (64, 64.0), "neon": (16, 16.0)}
+
+
+def machine_for(isa: str, cores: int, name: str = "", gigahertz: float = 2.5) -> Machine:
+    """A machine of an ISA level with the attainable share of its peak; the rates rank algorithms, they predict no clock."""
+    vector_bytes, flops = ISA_LEVELS[isa]
+    return Machine(name, isa, cores, vector_bytes, cores * flops * gigahertz, cores * 12e9, 1e-6)
+
+
+@cache
+def this_machine() -> Machine:
+    """The machine this process runs on. The number of cores is the default thread count, not the live one."""
+    from fastconv import _core
+
+    return machine_for(_core.isa(), _core.default_threads(), _core.cpu())
