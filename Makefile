@@ -1,7 +1,8 @@
 # Everything a person types. `make demo` and `make test` work on a fresh machine; `make build` is for work on the library.
 #
-#   PYTHON=python3.12 make test     another interpreter
-#   FASTCONV_XLA_INCLUDE=DIR        XLA FFI headers for `make build` (default: those of the jaxlib pinned in pyproject.toml)
+#   make PYTHON=python3.12 test               another interpreter
+#   make PYTEST_ARGS="-k padding" test        arguments for pytest
+#   FASTCONV_XLA_INCLUDE=DIR make build       XLA FFI headers (default: those of the jaxlib pinned in pyproject.toml)
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -10,59 +11,73 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST_ARGS ?=
 
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE $(shell find csrc src -type f ! -name '*.so' ! -name '*.pyc')
+CXX_FILES = $(shell find csrc -name '*.cc' -o -name '*.h')
+PYTHON_READY := $(VENV)/.ready
+WHEEL := build/wheel/.built
 INSTALLED := $(VENV)/.installed
-DEVELOP := $(VENV)/.develop
+LINTERS := $(VENV)/.linters
+SPHINX := $(VENV)/.sphinx
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build lint format docs clean check
+.PHONY: help demo test wheel build lint format docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile
 
-check:
-	@tools/check_machine.sh "$(PYTHON)" "$(VENV)"
-
-$(BIN)/python:
-	@tools/check_machine.sh "$(PYTHON)" "$(VENV)"
-	"$(PYTHON)" -m venv $(VENV)
-
-# The project as a user gets it: a wheel built in isolation from the sources here, with all that demo and tests use.
-$(INSTALLED): $(BIN)/python $(SOURCES)
-	@tools/check_machine.sh "$(PYTHON)" "$(VENV)"
-	$(PIP) install --quiet --force-reinstall --no-deps .
-	$(PIP) install --quiet "fastconv[cli,jax,test] @ file://$(CURDIR)"
+$(PYTHON_READY):
+	@tools/check_machine.sh "$(PYTHON)"
+	"$(PYTHON)" -m venv --clear $(VENV)
 	@touch $@
 
-demo: $(INSTALLED)  ## install into .venv and run the main job: the seed benchmark and an unmodified JAX script
+# The project as a user gets it: a wheel built in isolation from the sources here, with all that demo and tests use.
+$(WHEEL): $(PYTHON_READY) $(SOURCES)
+	@tools/check_machine.sh "$(PYTHON)"
+	@rm -rf build/wheel
+	$(PIP) wheel --quiet --no-deps --wheel-dir build/wheel .
+	@touch $@
+
+$(INSTALLED): $(WHEEL)
+	$(PIP) install --quiet "$$(ls build/wheel/fastconv-*.whl)[cli,jax,test]"
+	$(PIP) install --quiet --no-deps --force-reinstall build/wheel/fastconv-*.whl
+	@touch $@
+
+demo: $(INSTALLED)  ## install into .venv and run the main job: the seed benchmark and an unmodified JAX program
 	$(BIN)/fastconv bench --suite seed
-	@echo; echo "examples/seed_script.py, plain:"
+	@printf '\nAn unmodified JAX program (examples/seed_script.py), as it is:\n'
 	$(BIN)/python examples/seed_script.py
-	@echo; echo "examples/seed_script.py, under fastconv run:"
+	@printf '\nThe same program under fastconv run:\n'
 	$(BIN)/fastconv run examples/seed_script.py
 
 test: $(INSTALLED)  ## install into .venv and run the tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+wheel: $(WHEEL)  ## build the wheel, in build/wheel
+
 build:  ## compile the library into src/fastconv, for work with PYTHONPATH=src
 	@tools/build.sh "$(PYTHON)"
 
-$(DEVELOP): $(INSTALLED)
-	$(PIP) install --quiet "fastconv[dev,docs] @ file://$(CURDIR)"
+$(LINTERS): $(INSTALLED) pyproject.toml
+	$(BIN)/python tools/requirements.py lint | $(PIP) install --quiet -r /dev/stdin
 	@touch $@
 
-lint: $(DEVELOP)  ## ruff, pyright, clang-format: report only
+lint: $(LINTERS)  ## ruff, pyright and clang-format: report
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	find csrc -name '*.cc' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
+	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 
-format: $(DEVELOP)  ## ruff and clang-format: rewrite
+format: $(LINTERS)  ## ruff and clang-format: rewrite
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	find csrc -name '*.cc' -o -name '*.h' | xargs $(BIN)/clang-format -i
+	$(BIN)/clang-format -i $(CXX_FILES)
 
-docs: $(DEVELOP)  ## the manual, in build/docs
-	$(BIN)/sphinx-build -W -b html docs build/docs
+$(SPHINX): $(INSTALLED) pyproject.toml
+	$(BIN)/python tools/requirements.py docs | $(PIP) install --quiet -r /dev/stdin
+	@touch $@
+
+docs: $(SPHINX)  ## the manual, in build/docs
+	$(BIN)/sphinx-build -q -W -b html docs build/docs
+	@echo build/docs/index.html
 
 clean:  ## remove .venv and everything built
 	rm -rf $(VENV) build dist src/fastconv/libfastconv.so
