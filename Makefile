@@ -12,7 +12,8 @@ PYTEST_ARGS ?=
 
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE $(shell find csrc src -type f ! -name '*.so' ! -name '*.pyc')
 CXX_FILES = $(shell find csrc -name '*.cc' -o -name '*.h')
-PYTHON_READY := $(VENV)/.ready
+# A stamp per Python version, so that another PYTHON makes the environment anew.
+PYTHON_READY := $(VENV)/.python-$(shell "$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 WHEEL := build/wheel/.built
 INSTALLED := $(VENV)/.installed
 LINTERS := $(VENV)/.linters
@@ -30,13 +31,13 @@ $(PYTHON_READY):
 	@touch $@
 
 # The project as a user gets it: a wheel built in isolation from the sources here, with all that demo and tests use.
-$(WHEEL): $(PYTHON_READY) $(SOURCES)
+$(WHEEL): $(SOURCES) | $(PYTHON_READY)
 	@tools/check_machine.sh "$(PYTHON)"
 	@rm -rf build/wheel
 	$(PIP) wheel --quiet --no-deps --wheel-dir build/wheel .
 	@touch $@
 
-$(INSTALLED): $(WHEEL)
+$(INSTALLED): $(WHEEL) $(PYTHON_READY)
 	$(PIP) install --quiet "$$(ls build/wheel/fastconv-*.whl)[cli,jax,test]"
 	$(PIP) install --quiet --no-deps --force-reinstall build/wheel/fastconv-*.whl
 	@touch $@
