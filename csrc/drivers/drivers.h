@@ -1,0 +1,14 @@
+// The algorithms: one function each, in a file of its name. All share the contract of `run_problem`.
+#pragma once
+
+#include "base/executor.h"
+#include "problem.h"
+
+namespace fastconv {
+
+const char* run_general(const Problem& problem, const Buffers& buffers, Executor& executor);
+const char* run_direct(const Problem& problem, const Buffers& buffers, Executor& executor);
+const char* run_stencil(const Problem& problem, const Buffers& buffers, Executor& executor);
+const char* run_reduce(const Problem& problem, const Buffers& buffers, Executor& executor);
+
+}  // namespace fastconv

@@ -1,0 +1,12 @@
+// Row kernels for scalar.
+#include "kernels/row.h"
+
+namespace fastconv::row_scalar {
+namespace {
+#include "kernels/element.inl.h"
+#include "kernels/row.inl.h"
+}  // namespace
+
+RowKernel select(Dtype dtype, Accumulator accumulator) { return select_row(dtype, accumulator); }
+
+}  // namespace fastconv::row_scalar
