@@ -2,7 +2,7 @@
 
 The linker keeps one copy of a weak symbol. Were an inline function of the standard library, or of a header shared between
 instruction sets, defined in an object compiled for AVX-512, that copy could be the one that every CPU runs. So all that such
-an object defines must lie in the namespace of its instruction set.
+an object defines must lie in the namespace of its instruction set: `avx2`, or `<family>_avx2`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def symbols(*arguments: str | Path) -> list[tuple[str, str]]:
 
 def shared_between_isas(defined: list[tuple[str, str]], isa: str) -> list[str]:
     """Symbols another object may define too: visible to the linker, and not in the namespace of the instruction set."""
-    own = re.compile(rf"(^|[ :<(]){isa}::")
+    own = re.compile(rf"\b(\w+_)?{isa}::")
     return [f"{kind} {name}" for kind, name in defined if (kind.isupper() or kind in "uvw") and not own.search(name)]
 
 
@@ -65,7 +65,8 @@ def test_isa_objects_share_nothing() -> None:
         ("#include <vector>\nnamespace avx2 { void f(std::vector<int>& v) { v.push_back(1); } }", True),
         ("inline int twice(int x) { return 2 * x; }\nnamespace avx2 { int (*pick())(int) { return twice; } }", True),
         ("void visible() {}", True),
-        ("namespace avx2 { template <int n> int f() { return n; } int g() { return f<3>(); } }", False),
+        ("namespace row_avx2 { template <int n> int f() { return n; } int g() { return f<3>(); } }", False),
+        ("namespace row_avx512 { void f() {} }", True),
         ("namespace { int hidden() { return 1; } }\nnamespace avx2 { int g() { return hidden(); } }", False),
     ],
 )
