@@ -11,7 +11,7 @@ import pytest
 
 import fastconv
 
-PACKAGE = Path(fastconv.__file__).parent
+PACKAGE = Path(fastconv.__path__[0])
 USE = "import numpy as np; import fastconv; fastconv.conv(np.ones((1, 1, 8)), np.ones((1, 1, 3)))"
 
 
