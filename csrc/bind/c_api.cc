@@ -25,7 +25,7 @@ int fail(const char* message) {
 std::string cpu_name() {
 #if defined(__x86_64__)
     unsigned words[12];
-    if (__get_cpuid_max(0x80000000u, nullptr) >= 0x80000004u) {
+    if (static_cast<unsigned>(__get_cpuid_max(0x80000000u, nullptr)) >= 0x80000004u) {
         for (unsigned i = 0; i < 3; ++i) __get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]);
         char text[sizeof(words) + 1] = {};
         std::memcpy(text, words, sizeof(words));
