@@ -1,0 +1,12 @@
+"""Hypothesis profiles: the same draws on every run under CI (and without a profile), others under FASTCONV_FUZZ=1."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large], "print_blob": True}
+settings.register_profile("fixed", derandomize=True, database=None, **COMMON)
+settings.register_profile("fuzz", max_examples=2000, **COMMON)
+settings.load_profile("fuzz" if os.environ.get("FASTCONV_FUZZ") == "1" else "fixed")

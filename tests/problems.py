@@ -1,0 +1,123 @@
+"""Draws whole problems with their buffers: any geometry, any dimension order, gaps, flips; and runs the reference on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+
+from fastconv.check import numpy_dtype, operand
+from fastconv.problem import Axis, ConvProblem, Operand
+
+Array = np.ndarray[Any, Any]
+
+#: Small extents, and odd ones around the vector widths.
+EXTENTS = (0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+WIDE_EXTENTS = (*EXTENTS, 15, 16, 17, 31, 32, 33)
+CHANNELS = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 35)
+
+
+class Laid(NamedTuple):
+    """An operand with the number of elements its buffer needs."""
+
+    operand: Operand
+    elements: int
+
+
+def lay(extents: Sequence[int], order: Sequence[int], gaps: Sequence[int], flips: Sequence[bool]) -> Laid:
+    """Strides for extents (three outer ones, then spatial) stored in `order` (innermost first), with gaps and reversed axes."""
+    strides, step, offset = [0] * len(extents), 1, 0
+    for position, axis in enumerate(order):
+        step *= 1 + gaps[position]
+        strides[axis] = step
+        step = max(step * max(extents[axis], 1), step)
+    elements = 1 + sum((extent - 1) * stride for extent, stride in zip(extents, strides, strict=True)) if prod(extents) else 0
+    for axis, flip in enumerate(flips):
+        if flip and extents[axis]:
+            offset += (extents[axis] - 1) * strides[axis]
+            strides[axis] = -strides[axis]
+    return Laid(Operand((strides[0], strides[1], strides[2]), tuple(strides[3:]), offset), elements)
+
+
+@st.composite
+def axes(draw: st.DrawFn, size: int, dilated: bool = True) -> Axis:
+    """Any axis; the number of outputs is free, usually near what the padded input gives."""
+    kernel = draw(st.sampled_from((0, 1, 1, 2, 3, 3, 4, 5, 7)))
+    stride = draw(st.sampled_from((1, 1, 1, 2, 3, 4)))
+    lhs_dilation = draw(st.sampled_from((1, 1, 1, 2, 3, 4, 6))) if dilated else 1
+    rhs_dilation = draw(st.sampled_from((1, 1, 1, 2, 3, 4))) if dilated else 1
+    lo, hi = draw(st.integers(-3, 6)), draw(st.integers(-3, 6))
+    reach = (kernel - 1) * rhs_dilation + 1
+    natural = ((size - 1) * lhs_dilation + 1 + lo + hi - reach) // stride + 1
+    out = max(0, min(natural, 40)) if draw(st.integers(0, 4)) else draw(st.integers(0, 9))
+    return Axis(size, kernel, out, stride, lo, lhs_dilation, rhs_dilation)
+
+
+@st.composite
+def geometries(draw: st.DrawFn, most_products: int = 1 << 18, epilogue: bool = True) -> tuple[ConvProblem, tuple[int, int, int]]:
+    """A problem (float32 until given another dtype) and the elements of its lhs, rhs and out buffers."""
+    dims = draw(st.sampled_from((0, 1, 1, 1, 2, 2, 2, 3, 4)))
+    sizes = WIDE_EXTENTS if dims <= 2 else EXTENTS
+    outer = [
+        draw(st.sampled_from((1, 1, 2, 3, 17))),
+        draw(st.sampled_from((0, 1, 1, 2, 3))),
+        *(draw(st.sampled_from(CHANNELS)) for _ in "co"),
+    ]
+    spatial = tuple(draw(axes(draw(st.sampled_from(sizes)))) for _ in range(dims))
+
+    def work() -> int:
+        return prod(outer) * prod(a.kernel * a.out for a in spatial)
+
+    for position in (2, 3, 0):  # fewer channels and groups until the reference is quick
+        if work() > most_products and outer[position] > 1:
+            outer[position] = 1 + outer[position] % 3
+    if work() > most_products:
+        spatial = tuple(replace(a, out=min(a.out, 3), kernel=min(a.kernel, 3)) for a in spatial)
+    groups, batch, channels, features = outer
+
+    def layout(extents: tuple[int, ...], flips_allowed: bool) -> Laid:
+        plain = draw(st.integers(0, 2)) > 0
+        order = tuple(reversed(range(len(extents)))) if plain else draw(st.permutations(range(len(extents))))
+        gaps = [draw(st.sampled_from((0, 0, 0, 1))) if not plain else 0 for _ in extents]
+        flips = [axis >= 3 and flips_allowed and draw(st.integers(0, 3)) == 0 for axis in range(len(extents))]
+        return lay(extents, order, gaps, flips)
+
+    lhs = layout((groups, batch, channels, *(a.size for a in spatial)), True)
+    rhs = layout((groups, features, channels, *(a.kernel for a in spatial)), True)
+    out = layout((groups, batch, features, *(a.out for a in spatial)), True)
+    bias = draw(st.sampled_from((None, None, 1, 2))) if epilogue else None
+    problem = ConvProblem(spatial, groups, batch, channels, features, lhs.operand, rhs.operand, out.operand, bias_stride=bias)
+    return problem, (lhs.elements, rhs.elements, out.elements)
+
+
+class Buffers(NamedTuple):
+    """Flat buffers of a problem."""
+
+    lhs: Array
+    rhs: Array
+    bias: Array | None
+
+
+def fill(problem: ConvProblem, elements: tuple[int, int, int], seed: int, exact: bool) -> Buffers:
+    """Random operands in flat buffers."""
+    rng = np.random.default_rng(seed)
+    bias = None
+    if problem.bias_stride is not None:
+        bias = operand(rng, problem.groups * problem.features * problem.bias_stride, problem.dtype, exact)
+    return Buffers(operand(rng, elements[0], problem.dtype, exact), operand(rng, elements[1], problem.dtype, exact), bias)
+
+
+def with_dtype(problem: ConvProblem, dtype: str, out_dtype: str | None = None) -> ConvProblem:
+    """The problem in another dtype."""
+    return replace(problem, dtype=dtype, out_dtype=out_dtype or dtype)
+
+
+def poison(dtype: str, elements: int) -> Array:
+    """A buffer that no result should look like: NaN, or the largest integer less 85."""
+    target = numpy_dtype(dtype)
+    value = np.nan if target.kind not in "iu" else np.iinfo(target).max - 85
+    return np.full(elements, value, target)
