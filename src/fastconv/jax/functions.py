@@ -1,0 +1,108 @@
+"""The explicit functions: jax.lax's, on the engine with or without `install`, with a bias and an activation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fastconv.jax.primitive import substituted
+from fastconv.problem import ACTIVATIONS
+
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "relu": jax.nn.relu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
+    "silu": jax.nn.silu,
+    "tanh": jnp.tanh,
+    "sigmoid": jax.nn.sigmoid,
+    "leaky_relu": jax.nn.leaky_relu,
+}
+
+
+def conv_general_dilated(lhs: Any, rhs: Any, *args: Any, bias: Any = None, activation: str | None = None, **options: Any) -> jax.Array:
+    """jax.lax.conv_general_dilated, computed by the engine where it is modelled faster than XLA.
+
+        out[n, o, p] = act(bias[o] + sum over c, k of lhs[n, c, (p * stride + k * rhs_dilation - lo) / lhs_dilation] * rhs[o, c, k])
+
+    Positional and keyword arguments are those of the installed jax.lax.conv_general_dilated. bias: shape (O,), the result's
+    dtype. activation: None, "relu", "gelu" (exact), "gelu_tanh", "silu", "tanh", "sigmoid" or "leaky_relu" (0.01).
+    Differentiable to any order in both modes, vmappable over any operand, usable under jit and without `install`.
+
+    dtypes: all of JAX's; those the engine lacks are XLA's. Accuracy: as `fastconv.conv`'s.
+    Raises: ValueError, TypeError as jax.lax does, and for a bias or an activation that does not fit.
+
+    >>> import jax.numpy as jnp, fastconv.jax as fj
+    >>> fj.conv_general_dilated(jnp.ones((1, 1, 4)), jnp.ones((1, 1, 3)), (1,), "SAME", bias=jnp.ones(1)).tolist()
+    [[[3.0, 4.0, 4.0, 3.0]]]
+
+    Reference: https://docs.jax.dev/en/latest/_autosummary/jax.lax.conv_general_dilated.html
+    """
+    return _call(jax.lax.conv_general_dilated, lhs, rhs, args, options, bias, activation)
+
+
+def conv(lhs: Any, rhs: Any, *args: Any, bias: Any = None, activation: str | None = None, **options: Any) -> jax.Array:
+    """jax.lax.conv (N C spatial, O I spatial) with `conv_general_dilated`'s bias and activation.
+
+    Arguments, dtypes, accuracy and errors are `conv_general_dilated`'s.
+
+    >>> import jax.numpy as jnp, fastconv.jax as fj
+    >>> fj.conv(jnp.ones((1, 1, 4)), jnp.ones((1, 1, 3)), (1,), "VALID").tolist()
+    [[[3.0, 3.0]]]
+
+    Reference: https://docs.jax.dev/en/latest/_autosummary/jax.lax.conv.html
+    """
+    return _call(jax.lax.conv, lhs, rhs, args, options, bias, activation)
+
+
+def conv_transpose(lhs: Any, rhs: Any, *args: Any, bias: Any = None, activation: str | None = None, **options: Any) -> jax.Array:
+    """jax.lax.conv_transpose with `conv_general_dilated`'s bias and activation.
+
+    Arguments, dtypes, accuracy and errors are `conv_general_dilated`'s; the padding means what it means in the installed jax.
+
+    >>> import jax.numpy as jnp, fastconv.jax as fj
+    >>> fj.conv_transpose(jnp.ones((1, 3, 1)), jnp.ones((2, 1, 1)), (2,), "VALID", activation="relu").shape
+    (1, 6, 1)
+
+    Reference: https://docs.jax.dev/en/latest/_autosummary/jax.lax.conv_transpose.html
+    """
+    return _call(jax.lax.conv_transpose, lhs, rhs, args, options, bias, activation)
+
+
+def conv_with_general_padding(lhs: Any, rhs: Any, *args: Any, bias: Any = None, activation: str | None = None, **options: Any) -> jax.Array:
+    """jax.lax.conv_with_general_padding with `conv_general_dilated`'s bias and activation.
+
+    Arguments, dtypes, accuracy and errors are `conv_general_dilated`'s.
+
+    >>> import jax.numpy as jnp, fastconv.jax as fj
+    >>> fj.conv_with_general_padding(jnp.ones((1, 1, 4)), jnp.ones((1, 1, 3)), (1,), ((1, 1),), None, None).shape
+    (1, 1, 4)
+
+    Reference: https://docs.jax.dev/en/latest/_autosummary/jax.lax.conv_with_general_padding.html
+    """
+    return _call(jax.lax.conv_with_general_padding, lhs, rhs, args, options, bias, activation)
+
+
+def _call(
+    function: Callable[..., Any], lhs: Any, rhs: Any, args: tuple[Any, ...], options: dict[str, Any], bias: Any, activation: str | None
+) -> jax.Array:
+    if activation is not None and not isinstance(activation, str):
+        raise TypeError(f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}, got {activation!r}")
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}, got {activation!r}")
+    result, numbers = substituted(lambda x, w: function(x, w, *args, **options), lhs, rhs)
+    if bias is not None:
+        axis = numbers.out_spec[1]
+        if jnp.shape(bias) != (result.shape[axis],):
+            raise ValueError(f"bias must have shape (O,) = ({result.shape[axis]},), got {jnp.shape(bias)}")
+        if jnp.result_type(bias) != result.dtype:
+            raise TypeError(f"bias must have the result's dtype {result.dtype}, got {jnp.result_type(bias)}")
+        result = result + jnp.expand_dims(bias, [other for other in range(result.ndim) if other != axis])
+    if activation is None:
+        return result
+    if not jnp.issubdtype(result.dtype, jnp.floating):
+        raise TypeError(f"activation must be None for dtype {result.dtype}: {activation!r} needs a real floating-point dtype")
+    return _ACTIVATIONS[activation](result)

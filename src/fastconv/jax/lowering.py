@@ -1,0 +1,114 @@
+"""Lowers one convolution: to a call of the engine where that is possible and modelled faster, else by JAX's own rule."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+from jax.interpreters import mlir
+
+from fastconv import _core
+from fastconv.jax import _compat
+from fastconv.jax.records import record
+from fastconv.jax.xla import XLA
+from fastconv.normalise import Epilogue, Spec, conv_general_dilated
+from fastconv.normalise.lax import precision_name
+from fastconv.plan import Plan, choose
+from fastconv.problem import DTYPE_CODES
+
+#: The symbol of the handler and its name at XLA. The number changes with the meaning of the words, so that a program compiled
+#: against another version is refused, never misread.
+TARGET = "fastconv_conv_v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    """Why a convolution is left to XLA. kind: one of KINDS, for counting; text: for reading."""
+
+    kind: str
+    text: str
+    plan: Plan | None = None
+
+
+KINDS = ("dtype", "symbolic", "export", "partitioned", "unsupported", "slower", "library", "error")
+
+
+def lower(original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs: Any, rhs: Any, **params: Any) -> Any:
+    """The lowering rule. Whatever goes wrong before the engine is chosen ends in JAX's own rule, with the reason on record."""
+    try:
+        decision = decide(ctx, params)
+    except Exception as error:
+        decision = Decline("error", f"an error of fastconv: {type(error).__name__}: {error}")
+        warnings.warn(f"fastconv.jax left a convolution to XLA because of {decision.text}", RuntimeWarning, stacklevel=2)
+    record(ctx.avals_in, ctx.avals_out[0], params, decision)
+    if isinstance(decision, Decline):
+        return original(ctx, lhs, rhs, **params)
+    return jax.ffi.ffi_lowering(TARGET)(ctx, lhs, rhs, words=np.array(decision.words, np.int64))
+
+
+def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decline:
+    """The plan of a convolution, or the reason why XLA gets it."""
+    lhs, rhs = ctx.avals_in
+    (out,) = ctx.avals_out
+    names = [np.dtype(aval.dtype).name for aval in (lhs, rhs, out)]
+    for name in names:
+        if name not in DTYPE_CODES:
+            return Decline("dtype", f"dtype {name} is not one of fastconv's")
+    if not all(isinstance(extent, (int, np.integer)) for aval in (lhs, rhs, out) for extent in aval.shape):
+        return Decline("symbolic", "sizes are symbolic")
+    if _compat.for_export(ctx):
+        return Decline("export", "the program is exported, and must run without fastconv")
+    devices = _compat.devices_shared(ctx)
+    if devices != 1:
+        return Decline("partitioned", f"XLA partitions the program over {devices} devices")
+    if (trouble := _register_target()) is not None:
+        return Decline("library", trouble)
+    try:
+        problem = _problem(lhs, rhs, names, params)
+    except (TypeError, ValueError) as error:
+        return Decline("unsupported", str(error))
+    plan = choose(problem, extra=(XLA,))
+    if plan.words:
+        return plan
+    ours = {name: verdict for name, verdict in plan.considered.items() if name != XLA.name}
+    times = {name: verdict for name, verdict in ours.items() if not isinstance(verdict, str)}
+    if not times:
+        return Decline("unsupported", "; ".join(f"{name}: {verdict}" for name, verdict in ours.items()), plan)
+    best = min(times, key=lambda name: times[name])
+    return Decline("slower", f"XLA is modelled faster ({plan.seconds * 1e6:.1f} us against {times[best] * 1e6:.1f} us of {best})", plan)
+
+
+def _problem(lhs: Any, rhs: Any, names: list[str], params: dict[str, Any]):
+    """The convolution as the engine's problem, on the row-major buffers that XLA passes to a call."""
+    call = conv_general_dilated(
+        Spec.contiguous(tuple(map(int, lhs.shape)), names[0]),
+        Spec.contiguous(tuple(map(int, rhs.shape)), names[1]),
+        params["window_strides"],
+        params["padding"],
+        params["lhs_dilation"],
+        params["rhs_dilation"],
+        tuple(params["dimension_numbers"]),
+        params["feature_group_count"],
+        params["batch_group_count"],
+        preferred_element_type=names[2],
+        epilogue=Epilogue(precision=precision_name(params["precision"])),
+    )
+    return call.problem
+
+
+@cache
+def _register_target() -> str | None:
+    """Makes the handler known to XLA, once; the reason where XLA refuses it.
+
+    Done at the first convolution and not at import: a handler that is refused while the CPU backend starts takes the backend down.
+    """
+    try:
+        jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(_core.library().fastconv_conv_v1), platform="cpu")
+    except Exception as error:
+        warnings.warn(f"fastconv.jax leaves every convolution to XLA, which refused its handler: {error}", RuntimeWarning, stacklevel=2)
+        return f"XLA refused the handler: {error}"
+    return None

@@ -1,0 +1,91 @@
+"""A clone of JAX's convolution primitive that always asks the engine, installed or not.
+
+Its transposition and batching rules are JAX's own: they are traced, and every convolution in the trace becomes a clone again.
+So the clone has every derivative of any order and every vmap that JAX's convolution has. (A custom_vjp would lose forward mode.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from fastconv.jax import _compat
+from fastconv.jax.lowering import lower
+
+conv_p = Primitive("fastconv_conv_general_dilated")
+
+
+def substituted(function: Callable[..., Any], *arrays: Any) -> tuple[Any, Any]:
+    """`function(*arrays)` with each of JAX's convolutions in it replaced by a clone, and the dimension numbers of the last one.
+
+    `function` returns one array.
+    """
+    traced = jax.make_jaxpr(function)(*arrays)
+    (result,), numbers = _replay(traced, arrays)
+    return result, numbers
+
+
+def _replay(traced: Any, arrays: Any) -> tuple[list[Any], Any]:
+    jaxpr, constants = _compat.open_jaxpr(traced)
+    values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *arrays), strict=True))
+    numbers = None
+
+    def value(atom: Any) -> Any:
+        return _compat.literal(atom) if _compat.is_literal(atom) else values[atom]
+
+    for equation in jaxpr.eqns:
+        operands = [value(atom) for atom in equation.invars]
+        if equation.primitive is _compat.conv_general_dilated_p:
+            numbers = equation.params["dimension_numbers"]
+            results = [conv_p.bind(*operands, **equation.params)]
+        elif "jaxpr" in equation.params and equation.primitive.name in ("jit", "pjit"):
+            results, inner = _replay(equation.params["jaxpr"], operands)
+            numbers = inner or numbers
+        else:
+            results = _compat.bind(equation, operands)
+        values.update(zip(equation.outvars, results, strict=True))
+    return [value(atom) for atom in jaxpr.outvars], numbers
+
+
+@lru_cache(maxsize=1024)
+def _compiled(params: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    return jax.jit(partial(conv_p.bind, **dict(params)))
+
+
+def _eager(lhs: Any, rhs: Any, **params: Any) -> Any:
+    return _compiled(tuple(params.items()))(lhs, rhs)
+
+
+def _transpose_lhs(cotangent: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
+    shape = jax.ShapeDtypeStruct(lhs.aval.shape, lhs.aval.dtype)
+    return substituted(
+        lambda g, w: jax.linear_transpose(lambda x: _compat.conv_general_dilated_p.bind(x, w, **params), shape)(g)[0], cotangent, rhs
+    )[0]
+
+
+def _transpose_rhs(cotangent: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
+    shape = jax.ShapeDtypeStruct(rhs.aval.shape, rhs.aval.dtype)
+    return substituted(
+        lambda g, x: jax.linear_transpose(lambda w: _compat.conv_general_dilated_p.bind(x, w, **params), shape)(g)[0], cotangent, lhs
+    )[0]
+
+
+def _batch(arrays: Any, axes: Any, **params: Any) -> tuple[Any, int]:
+    """The new axis comes out where JAX's rule leaves it: at the batch, or at the features when kernels differ."""
+    spec = params["dimension_numbers"].out_spec
+    where = spec[0] if axes[1] is None else spec[1]
+    mapped = jax.vmap(lambda x, w: _compat.conv_general_dilated_p.bind(x, w, **params), in_axes=tuple(axes), out_axes=where)
+    return substituted(mapped, *arrays)[0], where
+
+
+conv_p.def_impl(_eager)
+conv_p.def_effectful_abstract_eval(_compat.conv_general_dilated_p.abstract_eval)
+ad.defbilinear(conv_p, _transpose_lhs, _transpose_rhs)
+batching.primitive_batchers[conv_p] = _batch
+mlir.register_lowering(conv_p, mlir.lower_fun(_compat.conv_general_dilated_p.bind, multiple_results=False))
+mlir.register_lowering(conv_p, partial(lower, _compat.cpu_rule()), platform="cpu")

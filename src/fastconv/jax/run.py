@@ -1,0 +1,84 @@
+"""`fastconv run`: any unmodified JAX program, accelerated, with everything else as Python itself would have it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import runpy
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from fastconv.jax import records
+from fastconv.jax.switch import install
+
+
+def run_script(path: str, argv: Sequence[str], report: str | None = None) -> None:
+    """`python PATH ARGV` under `install`: same sys.argv, sys.path, `__main__`, traceback and exit status.
+
+    path: a script, or a folder or zip file with a `__main__.py`. report: a .json, .html or .txt file written at the end.
+    Returns when the program ends; SystemExit passes the program's own status on, 1 after an uncaught exception.
+
+    Raises: FileNotFoundError, ValueError (report's suffix), RuntimeError (a library without JAX support), before the program starts.
+    """
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"script must be an existing file, got {path!r}")
+    if os.path.isdir(path) or zipfile.is_zipfile(path):
+        _prepare(path, report)
+        _run(lambda: runpy.run_path(path, run_name="__main__"), [path, *argv], report)
+    else:
+        _prepare(os.path.dirname(os.path.realpath(path)), report)
+        _run(lambda: _execute(compile(Path(path).read_bytes(), path, "exec"), path, None), [path, *argv], report)
+
+
+def run_module(name: str, argv: Sequence[str], report: str | None = None) -> None:
+    """`python -m NAME ARGV` under `install`; all else as `run_script`. Raises: ImportError when there is no such module."""
+    _prepare(os.getcwd(), report)
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = importlib.util.find_spec(f"{name}.__main__")
+    code = None if spec is None else getattr(spec.loader, "get_code", lambda _: None)(spec.name)
+    if spec is None or code is None:
+        raise ImportError(f"module must name an importable module or a package with a __main__, got {name!r}")
+    file = spec.origin or name
+    _run(lambda: _execute(code, file, spec), [file, *argv], report)
+
+
+def _prepare(folder: str, report: str | None) -> None:
+    """All that can be refused is refused here, before the program starts; `folder` takes the place of our own program's."""
+    if report is not None:
+        records.check_suffix(report)
+    install()
+    if not sys.flags.safe_path:
+        sys.path[0] = folder
+
+
+def _run(start: Callable[[], object], argv: list[str], report: str | None) -> None:
+    """Starts the program. An uncaught exception shows the program's own frames, then status 1 (130 for Ctrl-C), as in Python."""
+    sys.argv[:] = argv
+    try:
+        start()
+    except SystemExit:
+        raise
+    except BaseException as error:
+        frames = error.__traceback__
+        while frames is not None and frames.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
+            frames = frames.tb_next
+        sys.excepthook(type(error), error, frames)
+        raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
+    finally:
+        if report is not None:
+            records.report().write(report)
+
+
+def _execute(code: CodeType, file: str, spec: ModuleSpec | None) -> None:
+    """Runs code as `__main__`, which stays in place afterwards: exit handlers and threads still look at it."""
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=file, __spec__=spec, __builtins__=__builtins__, __cached__=None)
+    if spec is not None:
+        main.__dict__.update(__package__=spec.parent, __loader__=spec.loader)
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)

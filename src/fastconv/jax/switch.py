@@ -1,0 +1,92 @@
+"""The switch: JAX's own convolution goes through our lowering rule, or through the one it came with."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from threading import Lock
+
+import jax
+from jax.interpreters import mlir
+
+from fastconv import _core
+from fastconv.jax import _compat
+from fastconv.jax.lowering import lower
+
+#: Part of the key of every cache of JAX, so that flipping it never meets a program compiled under the other setting.
+_on = jax.make_user_context(False)
+_lock = Lock()
+_registered = False
+
+
+def install() -> None:
+    """Sends the convolutions of this process's JAX programs to the engine, wherever it is modelled faster than XLA.
+
+    Covers `jax.lax.conv_general_dilated` and all that is built on it (`lax.conv*`, flax, equinox, haiku, keras), on CPUs, eager
+    and under every transformation: jit, grad, jvp, vmap, scan. Programs compiled before are compiled again on their next call.
+    Calling it again changes nothing. What is not faster, or not possible, stays with XLA; `report()` says why.
+
+    Accuracy: as `fastconv.conv`'s. Raises: RuntimeError when the library was built without XLA's FFI headers.
+
+    >>> import fastconv.jax as fj
+    >>> fj.install()
+    >>> fj.uninstall()
+    """
+    _register()
+    _compat.set_globally(_on, True)
+
+
+def uninstall() -> None:
+    """Undoes `install`: every convolution is lowered by JAX's own rule again, to the same program as before.
+
+    >>> import fastconv.jax as fj
+    >>> fj.uninstall()  # not installed: nothing happens
+    """
+    _compat.set_globally(_on, False)
+
+
+@contextmanager
+def accelerate() -> Iterator[None]:
+    """`install` for the calls of this thread inside the block.
+
+    The setting counts when the outermost jit compiles; a block inside a function that JAX is tracing has no effect, and warns.
+
+    Raises: RuntimeError when the library was built without XLA's FFI headers.
+
+    >>> import jax.numpy as jnp, fastconv.jax as fj
+    >>> with fj.accelerate():
+    ...     y = jnp.convolve(jnp.ones(8), jnp.ones(3))
+    """
+    _register()
+    if _compat.tracing():
+        warnings.warn(
+            "fastconv.jax.accelerate() has no effect inside a function that JAX traces (jit, grad, vmap, scan): wrap the call from outside",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        yield
+        return
+    with _on(True):
+        yield
+
+
+def _register() -> None:
+    """Puts our rule in front of JAX's, once."""
+    global _registered
+    with _lock:
+        if _registered:
+            return
+        if not _core.has_xla():
+            raise RuntimeError(
+                "fastconv.jax cannot serve JAX: its library was built without XLA's FFI headers. Reinstall fastconv where "
+                "`pip install jaxlib==0.7.2` works, or build it with FASTCONV_XLA_INCLUDE set to jaxlib's include folder"
+            )
+        original = _compat.cpu_rule()
+        mlir.register_lowering(_compat.conv_general_dilated_p, partial(_rule, original), platform="cpu")
+        _registered = True
+
+
+def _rule(original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs, rhs, **params):
+    return lower(original, ctx, lhs, rhs, **params) if _on.value else original(ctx, lhs, rhs, **params)
