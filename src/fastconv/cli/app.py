@@ -1,0 +1,194 @@
+"""The commands: run, bench, explain, info."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, help="Convolution at machine speed for Python.")
+
+
+def start(arguments: Sequence[str]) -> None:
+    """Runs the command that the arguments name; always ends in SystemExit."""
+    # The command itself, not `app()`: that would put an exception hook of its own before the program that `run` runs.
+    typer.main.get_command(app).main(list(arguments), prog_name="fastconv")
+
+
+@contextmanager
+def refusing(*kinds: type[Exception]) -> Iterator[None]:
+    """Shows an error of these kinds in one line and exits with 2: what the user typed was at fault, not the program."""
+    try:
+        yield
+    except kinds as error:
+        print(f"fastconv: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+class _ProgramCommand(TyperCommand):
+    """A command whose own options end where the program begins; everything after it is the program's, untouched."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        own, ctx.obj = _split(args)
+        return super().parse_args(ctx, own)
+
+
+def _split(args: list[str]) -> tuple[list[str], list[str]]:
+    """Our options, and what follows: `-m MODULE ARGS` leaves MODULE with us, `SCRIPT ARGS` goes as a whole."""
+    at = 0
+    while at < len(args):
+        word = args[at]
+        if word == "--":
+            return args[:at], args[at + 1 :]
+        if word == "-m":
+            return args[: at + 2], args[at + 2 :]
+        if word.startswith("-m"):
+            return [*args[:at], "-m", word[2:]], args[at + 1 :]
+        if not word.startswith("-"):
+            return args[:at], args[at:]
+        at += 2 if word == "--report" else 1
+    return args, []
+
+
+@app.command(cls=_ProgramCommand, options_metavar="[--report FILE]", epilog="fastconv run [--report FILE] [-m MODULE | SCRIPT] ARGS...")
+def run(
+    ctx: typer.Context,
+    module: Annotated[str | None, typer.Option("-m", metavar="MODULE", help="Run a module, as python -m does.")] = None,
+    report: Annotated[str | None, typer.Option(metavar="FILE", help="Write what ran where: .txt, .json or .html.")] = None,
+) -> None:
+    """Run any JAX program, unmodified, with its convolutions on fastconv. ARGS are the program's own."""
+    program: list[str] = ctx.obj
+    with refusing(ImportError, ValueError, RuntimeError, FileNotFoundError):
+        _require("jax", "fastconv run", "jax")
+        from fastconv.jax.run import run_module, run_script
+
+        if module is not None:
+            run_module(module, program, report)
+        elif program:
+            run_script(program[0], program[1:], report)
+        else:
+            raise ValueError("run must be given a script or -m MODULE")
+
+
+def _require(module: str, what: str, extra: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        raise ImportError(f"{what} needs {module}; install it with: pip install 'fastconv[{extra}]'")
+
+
+@app.command()
+def bench(
+    suite: Annotated[
+        str, typer.Option(help="seed, vision, audio, volume, filter, lowp, dtype, convn, all, or a JSON list of cases.")
+    ] = "seed",
+    against: Annotated[str | None, typer.Option(metavar="NAMES", help="Peers, comma-separated: torch,jax,scipy,opencv,onnx.")] = None,
+    rows: Annotated[str | None, typer.Option(metavar="PATTERN", help="Only cases whose name matches or holds this.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter rounds.")] = False,
+    threads: Annotated[int | None, typer.Option(help="Threads of every contestant; default: all cores of the affinity mask.")] = None,
+    cap: Annotated[float, typer.Option(help="Seconds that one call may take before its process is killed.")] = 10.0,
+    memory: Annotated[float | None, typer.Option(help="GiB that a contestant may hold; default: half of the machine's.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+) -> None:
+    """Measure fastconv against its peers: checked against float64, each in a process of its own, in turn."""
+    from fastconv.bench import cases, run, table
+
+    with refusing(ValueError, OSError):
+        chosen = cases.matching(cases.suite(suite), rows)
+        peers = run.chosen_peers(None if against is None else [name.strip() for name in against.split(",")])
+        most = run.available_threads()
+        if threads is not None and not 1 <= threads <= most:
+            raise ValueError(f"threads must lie in 1 to {most}, the CPUs of the affinity mask, got {threads}")
+        if not cap > 0:
+            raise ValueError(f"cap must be above 0 seconds, got {cap:g}")
+        if memory is not None and not memory > 0:
+            raise ValueError(f"memory must be above 0 GiB, got {memory:g}")
+        if json_file is not None:
+            _check_writable(json_file, force)
+    pace = {"rounds": 2, "slice": 0.05} if quick else {}
+    limit = run.default_memory() if memory is None else int(memory * 2**30)
+    settings = run.Settings(threads=threads or most, cap=cap, memory=limit, **pace)
+    result = _with_progress(chosen, (*run.OURS, *peers), settings)
+    table.show(result, table.console())
+    if json_file is not None:
+        _write(json_file, json.dumps(result, indent=1) + "\n")
+        print(f"written to {json_file}")
+    if not result["complete"]:
+        raise SystemExit(130)
+    from fastconv.bench.summary import ours_are_right
+
+    if not ours_are_right(result):
+        raise SystemExit(1)
+
+
+def _with_progress(chosen: Sequence[Any], contestants: Sequence[Any], settings: Any) -> dict[str, Any]:
+    """The measurement behind a progress bar on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from fastconv.bench.run import bench as measure
+
+    total = sum(len(case.directions) for case in chosen)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=total)
+        begun = -1
+
+        def notify(text: str) -> None:
+            nonlocal begun
+            begun += 1
+            progress.update(task, description=text, completed=max(begun - 1, 0))
+
+        return measure(chosen, contestants, settings, notify)
+
+
+def _check_writable(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise ValueError(f"json must name a new file, {str(path)!r} exists; add --force to replace it")
+    if path.is_dir() or not path.resolve().parent.is_dir() or not os.access(path.resolve().parent, os.W_OK):
+        raise ValueError(f"json must name a file in a folder that exists and is writable, got {str(path)!r}")
+
+
+def _write(path: Path, text: str) -> None:
+    """Writes a file whole or not at all."""
+    path = path.resolve()
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(text, encoding="utf-8")
+    os.replace(beside, path)
+
+
+@app.command()
+def explain(
+    problem: Annotated[list[str], typer.Argument(metavar="PROBLEM", help='"conv x=1,64,56,56 w=64,64,3,3 padding=1"')],
+) -> None:
+    """Say which algorithm a convolution gets, and why not the others."""
+    from fastconv.cli import explain as words
+
+    with refusing(ValueError, TypeError):
+        print(words.explain(" ".join(problem)))
+
+
+@app.command()
+def info() -> None:
+    """Show CPU, instruction set, threads, versions, and whether the library serves JAX."""
+    import fastconv
+
+    lines = dict(fastconv.info())
+    for name in ("numpy", "scipy", "jax", "jaxlib"):
+        try:
+            lines.setdefault(name, version(name))
+        except PackageNotFoundError:
+            lines.setdefault(name, "not installed")
+    width = max(map(len, lines))
+    for name, value in lines.items():
+        shown = {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+        print(f"{name:<{width}}  {', '.join(map(str, shown)) if isinstance(shown, (tuple, list)) else shown}")
