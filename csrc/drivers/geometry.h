@@ -47,15 +47,19 @@ public:
     int64_t period() const { return period_; }
     int64_t input_step() const { return step_ / common_; }
 
+    // The smallest v >= 0 for which base + v * step is a multiple of lhs_dilation, or -1.
+    int64_t residue(int64_t base) const {
+        if (base % common_ != 0) return -1;
+        return period_ == 1 ? 0 : floor_mod(-base / common_, period_) * inverse_ % period_;
+    }
+
     Progression solve(int64_t base, int64_t extent) const {
-        if (size_ == 0 || base % common_ != 0) return {0, 0, 0};
+        const int64_t start = residue(base);
+        if (size_ == 0 || start < 0) return {0, 0, 0};
         int64_t first = base >= 0 ? 0 : ceil_div(-base, step_);
         int64_t last = floor_div((size_ - 1) * dilation_ - base, step_);
         if (last > extent - 1) last = extent - 1;
-        if (period_ > 1) {
-            const int64_t residue = floor_mod(-base / common_, period_) * inverse_ % period_;
-            first += floor_mod(residue - first, period_);
-        }
+        first += floor_mod(start - first, period_);
         if (last < first) return {0, 0, 0};
         return {first, (last - first) / period_ + 1, (base + first * step_) / dilation_};
     }

@@ -1,0 +1,287 @@
+// Dense convolution of every kind (forward, transposed by phases, input and weight gradients) as packed matrix products.
+//
+// Operands are packed tile by tile in cache (BLIS's scheme, Van Zee & van de Geijn 2015, with the unfolding of the input done
+// while packing), so extra memory does not grow with the kernel.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "base/scratch.h"
+#include "drivers/blocking.h"
+#include "drivers/drivers.h"
+#include "drivers/epilogue.h"
+#include "drivers/geometry.h"
+#include "drivers/panels.h"
+
+namespace fastconv {
+namespace {
+
+// One lattice with its cut, and where its tasks and its shared memory start.
+template <class T>
+struct Part {
+    Part(Lattice made, const TileKernels<T>& kernels) : lattice(std::move(made)), traversal(lattice), cut(choose_blocking(lattice, traversal, kernels)) {}
+    Lattice lattice;
+    Traversal traversal;
+    Blocking cut;
+    int64_t first_task = 0, shared_rhs = 0, partial = 0;  // the offsets are in elements
+    int64_t rhs_size() const { return cut.shared_rhs ? cut.padded(cut.columns) * cut.depth : 0; }
+    int64_t block_size() const { return cut.rows_in_vectors ? cut.padded(cut.row_block) * cut.column_block : cut.row_block * cut.padded(cut.column_block); }
+    int64_t partial_size() const { return cut.splits > 1 ? cut.tasks() * block_size() : 0; }
+};
+
+// The ranges of one task.
+struct Task {
+    int64_t group, row, rows, column, columns, block, blocks, split;  // block: depth blocks
+};
+
+template <class T>
+class Direct {
+public:
+    Direct(const Problem& problem, const Buffers& buffers)
+        : p_(problem), kernels_(tile_kernels<T>(current_isa())), tiles_(kernels_), lhs_(static_cast<const T*>(buffers.lhs.data)),
+          rhs_(static_cast<const T*>(buffers.rhs.data)), bias_(problem.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr),
+          out_(static_cast<T*>(buffers.out.data)) {
+        for (Lattice& lattice : make_lattices(problem)) {
+            if (lattice.rows() == 0 || lattice.columns.empty()) continue;
+            parts_.emplace_back(std::move(lattice), kernels_);
+            Part<T>& part = parts_.back();
+            part.first_task = tasks_;
+            part.shared_rhs = shared_;
+            tasks_ += part.cut.tasks() * p_.groups;
+            shared_ += part.rhs_size() * p_.groups;
+            part.partial = partial_;
+            partial_ += part.partial_size() * p_.groups;
+            local_ = std::max(local_, local_size(part));
+        }
+    }
+
+    const char* run(Executor& executor) {
+        T* shared = nullptr;
+        if (shared_ + partial_ > 0) {
+            shared = static_cast<T*>(scratch(ScratchSlot::shared, static_cast<size_t>(shared_ + partial_) * sizeof(T)));
+            if (shared == nullptr) return "out of memory";
+        }
+        packed_ = shared;
+        partials_ = shared + shared_;
+        if (shared_ > 0) pack_shared(executor);
+        std::atomic<bool> exhausted{false};
+        for_chunks(executor, tasks_, [&](int64_t task) {
+            T* local = static_cast<T*>(scratch(ScratchSlot::local, static_cast<size_t>(local_) * sizeof(T)));
+            if (local == nullptr)
+                exhausted.store(true);
+            else
+                run_task(task, local);
+        });
+        if (exhausted.load()) return "out of memory";
+        if (partial_ > 0) sum_partials(executor);
+        return nullptr;
+    }
+
+private:
+    int64_t local_size(const Part<T>& part) const {
+        const Blocking& c = part.cut;
+        int64_t size = c.padded(c.row_block) * c.depth_block;
+        if (!c.shared_rhs) size += c.padded(c.column_block) * c.depth_block;
+        if (c.splits == 1) size += c.depth_blocks > 1 ? part.block_size() : int64_t{c.tile_rows} * c.vector_width();
+        return size + 3 * 16;  // each piece starts on a vector boundary
+    }
+
+    static T* align(T* from) { return reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(from) + 63) / 64 * 64); }
+
+    const Part<T>& part_of(int64_t task) const {
+        size_t i = parts_.size() - 1;
+        while (parts_[i].first_task > task) --i;
+        return parts_[i];
+    }
+
+    Task task_of(const Part<T>& part, int64_t index) const {
+        const Blocking& c = part.cut;
+        Task t;
+        t.split = index % c.splits;
+        index /= c.splits;
+        t.column = index % c.column_blocks * c.column_block;
+        index /= c.column_blocks;
+        t.row = index % c.row_blocks * c.row_block;
+        t.group = index / c.row_blocks;
+        t.rows = std::min(c.row_block, c.rows - t.row);
+        t.columns = std::min(c.column_block, c.columns - t.column);
+        t.block = t.split * c.split_blocks();
+        t.blocks = std::min(c.split_blocks(), c.depth_blocks - t.block);
+        return t;
+    }
+
+    // Panels of one side, in order: body(first lane, lanes, width).
+    template <class Body>
+    void for_panels(const Blocking& c, bool vectors, int64_t count, Body&& body) const {
+        for (int64_t at = 0; at < count;) {
+            const int64_t left = count - at;
+            int lanes, width;
+            if (vectors) {
+                lanes = static_cast<int>(std::min<int64_t>(left, c.vector_width()));
+                width = static_cast<int>(c.padded(lanes));
+            } else {
+                lanes = width = tiles_.next_rows(left, c.tile_rows, c.tile_vectors);
+            }
+            body(at, lanes, width);
+            at += lanes;
+        }
+    }
+
+    void pack_columns(const Part<T>& part, int64_t group, int64_t column, int64_t columns, int64_t first, int64_t depth, T* to) const {
+        const T* data = rhs_ + group * p_.rhs.outer[0];
+        for_panels(part.cut, !part.cut.rows_in_vectors, columns, [&](int64_t at, int lanes, int width) {
+            Lanes side;
+            column_lanes(part.lattice, column + at, lanes, &side);
+            pack_rhs<T>(part.traversal, kernels_.pack, data, side, first, depth, width, to + at * depth);
+        });
+    }
+
+    // Chunks: every depth block of every group of every part, cut further by columns.
+    void pack_shared(Executor& executor) const {
+        for (const Part<T>& part : parts_) {
+            if (!part.cut.shared_rhs) continue;
+            const Blocking& c = part.cut;
+            const int64_t step = int64_t{c.column_tile()} * ceil_div(64, c.column_tile());
+            const int64_t pieces = ceil_div(c.columns, step);
+            for_chunks(executor, p_.groups * c.depth_blocks * pieces, [&](int64_t chunk) {
+                const int64_t column = chunk % pieces * step;
+                const int64_t block = chunk / pieces % c.depth_blocks, group = chunk / pieces / c.depth_blocks;
+                const int64_t first = block * c.depth_block, depth = std::min(c.depth_block, c.depth - first);
+                T* to = packed_ + part.shared_rhs + group * part.rhs_size() + first * c.padded(c.columns) + column * depth;
+                pack_columns(part, group, column, std::min(step, c.columns - column), first, depth, to);
+            });
+        }
+    }
+
+    void run_task(int64_t index, T* local) const {
+        const Part<T>& part = part_of(index);
+        const Blocking& c = part.cut;
+        const Task t = task_of(part, index - part.first_task);
+        T* lhs_panels = align(local);
+        T* rhs_panels = align(lhs_panels + c.padded(c.row_block) * c.depth_block);
+        T* sums = c.shared_rhs ? rhs_panels : align(rhs_panels + c.padded(c.column_block) * c.depth_block);
+        if (c.splits > 1) sums = partials_ + part.partial + (index - part.first_task) * part.block_size();
+        const bool keep = c.depth_blocks > 1;
+        const T* lhs = lhs_ + t.group * p_.lhs.outer[0];
+        for (int64_t block = t.block; block < t.block + t.blocks; ++block) {
+            const int64_t first = block * c.depth_block, depth = std::min(c.depth_block, c.depth - first);
+            for_panels(c, c.rows_in_vectors, t.rows, [&](int64_t at, int lanes, int width) {
+                Lanes side;
+                row_lanes(part.lattice, part.traversal, t.row + at, lanes, &side);
+                pack_lhs<T>(part.lattice, part.traversal, kernels_.pack, lhs, side, first, depth, width, lhs_panels + at * depth);
+            });
+            const T* columns = rhs_panels;
+            if (c.shared_rhs)
+                columns = packed_ + part.shared_rhs + t.group * part.rhs_size() + first * c.padded(c.columns) + t.column * depth;
+            else
+                pack_columns(part, t.group, t.column, t.columns, first, depth, rhs_panels);
+            const T* in_vectors = c.rows_in_vectors ? lhs_panels : columns;
+            const T* broadcast = c.rows_in_vectors ? columns : lhs_panels;
+            const bool store = c.splits == 1 && block + 1 == t.block + t.blocks;
+            for_tiles(part, t, [&](const TileAt& tile) {
+                T* sum = keep ? sums + tile.offset : sums;
+                tiles_.at(tile.rows, tile.width / c.lanes)(depth, broadcast + tile.row * depth, in_vectors + tile.lane * depth, sum, block > t.block);
+            }, [&](const TileAt& tile, const Lanes& vector_side) {
+                if (store) store_tile(part, t, tile, vector_side, keep ? sums + tile.offset : sums);
+            });
+        }
+    }
+
+    struct TileAt {
+        int64_t lane, row, offset;  // first lane of the vector side, of the broadcast side, place in a block of sums
+        int lanes, width, rows;
+    };
+
+    // Tiles of a task's block: compute(tile), then finish(tile, lanes of its vector side).
+    template <class Compute, class Finish>
+    void for_tiles(const Part<T>& part, const Task& t, Compute&& compute, Finish&& finish) const {
+        const Blocking& c = part.cut;
+        const int64_t in_vectors = c.rows_in_vectors ? t.rows : t.columns, broadcast = c.rows_in_vectors ? t.columns : t.rows;
+        for_panels(c, true, in_vectors, [&](int64_t lane, int lanes, int width) {
+            Lanes side;
+            if (c.rows_in_vectors)
+                row_lanes(part.lattice, part.traversal, t.row + lane, lanes, &side);
+            else
+                column_lanes(part.lattice, t.column + lane, lanes, &side);
+            for_panels(c, false, broadcast, [&](int64_t row, int rows, int) {
+                const TileAt tile{lane, row, lane * broadcast + row * width, lanes, width, rows};
+                compute(tile);
+                finish(tile, side);
+            });
+        });
+    }
+
+    // Bias, activation and the way out. `sum` holds tile.rows rows of tile.width lanes.
+    void store_tile(const Part<T>& part, const Task& t, const TileAt& tile, const Lanes& side, T* sum) const {
+        const Blocking& c = part.cut;
+        Lanes across;  // the broadcast side
+        if (c.rows_in_vectors)
+            column_lanes(part.lattice, t.column + tile.row, tile.rows, &across);
+        else
+            row_lanes(part.lattice, part.traversal, t.row + tile.row, tile.rows, &across);
+        T* out = out_ + t.group * p_.out.outer[0];
+        const int64_t first_feature = t.group * p_.features;
+        T bias[kMaxLanes];
+        if (bias_ != nullptr && !c.rows_in_vectors)
+            for (int j = 0; j < tile.lanes; ++j) bias[j] = bias_[(first_feature + side.feature[j]) * p_.bias_stride];
+        for (int m = 0; m < tile.rows; ++m) {
+            T* row = sum + int64_t{m} * tile.width;
+            if (bias_ != nullptr && c.rows_in_vectors) bias[0] = bias_[(first_feature + across.feature[m]) * p_.bias_stride];
+            if (bias_ != nullptr || p_.activation != Activation::none)
+                finish_row<T>(row, tile.lanes, 1, bias_ == nullptr ? nullptr : bias, c.rows_in_vectors ? 0 : 1, p_.activation);
+            T* to = out + across.out[m];
+            for (int j = 0; j < tile.lanes;) {
+                int end = j + 1;
+                while (end < tile.lanes && side.out[end] == side.out[end - 1] + 1) ++end;
+                if (end - j >= 4)
+                    std::memcpy(to + side.out[j], row + j, static_cast<size_t>(end - j) * sizeof(T));
+                else
+                    for (int q = j; q < end; ++q) to[side.out[q]] = row[q];
+                j = end;
+            }
+        }
+    }
+
+    // Adds the parts of the depth of each block in order, whoever computed them.
+    void sum_partials(Executor& executor) const {
+        for (const Part<T>& part : parts_) {
+            const Blocking& c = part.cut;
+            if (c.splits == 1) continue;
+            for_chunks(executor, p_.groups * c.row_blocks * c.column_blocks, [&](int64_t block) {
+                const Task t = task_of(part, block * c.splits);
+                T* sums = partials_ + part.partial + block * c.splits * part.block_size();
+                for_tiles(part, t, [&](const TileAt& tile) {
+                    T* into = sums + tile.offset;
+                    for (int64_t split = 1; split < c.splits; ++split) {
+                        const T* from = into + split * part.block_size();
+                        for (int64_t j = 0; j < int64_t{tile.rows} * tile.width; ++j) into[j] += from[j];
+                    }
+                }, [&](const TileAt& tile, const Lanes& side) { store_tile(part, t, tile, side, sums + tile.offset); });
+            });
+        }
+    }
+
+    const Problem p_;
+    const TileKernels<T>& kernels_;
+    const Tiles<T> tiles_;
+    const T* lhs_;
+    const T* rhs_;
+    const T* bias_;
+    T* out_;
+    std::vector<Part<T>> parts_;
+    int64_t tasks_ = 0, shared_ = 0, partial_ = 0, local_ = 0;
+    T* packed_ = nullptr;
+    T* partials_ = nullptr;
+};
+
+}  // namespace
+
+const char* run_direct(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    if (problem.dtype != problem.out_dtype) return "direct: the output type must be the operands'";
+    if (problem.dtype == Dtype::f32) return Direct<float>(problem, buffers).run(executor);
+    if (problem.dtype == Dtype::f64) return Direct<double>(problem, buffers).run(executor);
+    return "direct: f32 and f64 only";
+}
+
+}  // namespace fastconv

@@ -1,0 +1,125 @@
+#include "drivers/lattice.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "drivers/geometry.h"
+
+namespace fastconv {
+namespace {
+
+// Phases of one axis that share their taps: the same number of positions, of taps, and the same first input index.
+struct PhaseGroup {
+    LatticeAxis axis;
+    std::vector<int64_t> rhs, out;  // of each phase: offset of its first tap, offset of its first output
+};
+
+std::vector<PhaseGroup> make_groups(const Axis& a, int64_t lhs_step, int64_t rhs_step, int64_t out_step) {
+    const Solver positions(a.stride, a.lhs_dilation, a.size);
+    const Solver taps(a.rhs_dilation, a.lhs_dilation, a.size);
+    const int64_t period = positions.period();
+    std::vector<PhaseGroup> groups;
+    for (int64_t phase = 0; phase < period && phase < a.out; ++phase) {
+        const int64_t count = ceil_div(a.out - phase, period);
+        const int64_t base = phase * a.stride - a.lo;
+        int64_t tap = taps.residue(base), number = 0, input = 0;
+        if (tap >= 0 && tap < a.kernel) {
+            number = ceil_div(a.kernel - tap, taps.period());
+            input = (base + tap * a.rhs_dilation) / a.lhs_dilation;  // exact
+            // Drop taps that meet no data at any position.
+            const int64_t step = taps.input_step(), reach = (count - 1) * positions.input_step();
+            if (input + reach < 0) {
+                const int64_t skip = ceil_div(-(input + reach), step);
+                tap += skip * taps.period(), input += skip * step, number -= skip;
+            }
+            if (number > 0 && input + (number - 1) * step >= a.size) number = input >= a.size ? 0 : (a.size - 1 - input) / step + 1;
+            if (number < 0) number = 0;
+        }
+        if (number == 0) tap = 0, input = 0;
+        PhaseGroup* group = nullptr;
+        for (PhaseGroup& g : groups)
+            if (g.axis.positions == count && g.axis.taps == number && g.axis.input == input) group = &g;
+        if (group == nullptr) {
+            groups.push_back({});
+            group = &groups.back();
+            group->axis.positions = count;
+            group->axis.q_input = positions.input_step();
+            group->axis.q_lhs = positions.input_step() * lhs_step;
+            group->axis.q_out = period * out_step;
+            group->axis.taps = number;
+            group->axis.t_input = taps.input_step();
+            group->axis.t_lhs = taps.input_step() * lhs_step;
+            group->axis.t_rhs = taps.period() * rhs_step;
+            group->axis.input = input;
+            group->axis.size = a.size;
+        }
+        group->rhs.push_back(tap * rhs_step);
+        group->out.push_back(phase * out_step);
+    }
+    return groups;
+}
+
+// Axes in order of falling lhs stride, so that neighbours in memory are neighbours in rows and depth.
+Problem sorted(const Problem& problem) {
+    Problem p = problem;
+    for (int i = 1; i < p.dims; ++i)
+        for (int j = i; j > 0 && std::abs(p.lhs.spatial[j - 1]) < std::abs(p.lhs.spatial[j]); --j) {
+            std::swap(p.axes[j - 1], p.axes[j]);
+            for (Operand* operand : {&p.lhs, &p.rhs, &p.out}) std::swap(operand->spatial[j - 1], operand->spatial[j]);
+        }
+    return p;
+}
+
+}  // namespace
+
+int64_t Lattice::rows() const {
+    int64_t count = batch;
+    for (int i = 0; i < dims; ++i) count *= axes[i].positions;
+    return count;
+}
+
+int64_t Lattice::depth() const {
+    int64_t count = channels;
+    for (int i = 0; i < dims; ++i) count *= axes[i].taps;
+    return count;
+}
+
+std::vector<Lattice> make_lattices(const Problem& problem) {
+    const Problem p = sorted(problem);
+    std::vector<std::vector<PhaseGroup>> groups;
+    for (int i = 0; i < p.dims; ++i) {
+        groups.push_back(make_groups(p.axes[i], p.lhs.spatial[i], p.rhs.spatial[i], p.out.spatial[i]));
+        if (groups.back().empty()) return {};  // no output
+    }
+    std::vector<Lattice> lattices;
+    std::vector<size_t> turn(static_cast<size_t>(p.dims), 0);
+    for (;;) {  // every combination of one phase group per axis
+        Lattice lattice;
+        lattice.dims = 0;  // axes of one position and one tap are constant: their tap was kept because it meets data
+        lattice.batch = p.batch, lattice.lhs_n = p.lhs.outer[1], lattice.out_n = p.out.outer[1];
+        lattice.channels = p.channels, lattice.lhs_c = p.lhs.outer[2], lattice.rhs_c = p.rhs.outer[2];
+        lattice.lhs = p.lhs.offset;
+        for (int64_t o = 0; o < p.features; ++o)
+            lattice.columns.push_back({p.rhs.offset + o * p.rhs.outer[1], p.out.offset + o * p.out.outer[2], o});
+        for (int i = 0; i < p.dims; ++i) {
+            const PhaseGroup& group = groups[static_cast<size_t>(i)][turn[static_cast<size_t>(i)]];
+            if (group.axis.positions != 1 || group.axis.taps != 1) lattice.axes[lattice.dims++] = group.axis;
+            lattice.lhs += group.axis.input * p.lhs.spatial[i];
+            std::vector<Column> columns;
+            for (const Column& column : lattice.columns)
+                for (size_t phase = 0; phase < group.rhs.size(); ++phase)
+                    columns.push_back({column.rhs + group.rhs[phase], column.out + group.out[phase], column.feature});
+            lattice.columns.swap(columns);
+        }
+        lattices.push_back(lattice);
+        int i = p.dims - 1;
+        for (; i >= 0; --i) {
+            const size_t at = static_cast<size_t>(i);
+            if (++turn[at] < groups[at].size()) break;
+            turn[at] = 0;
+        }
+        if (i < 0) return lattices;
+    }
+}
+
+}  // namespace fastconv

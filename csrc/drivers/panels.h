@@ -1,0 +1,67 @@
+// Lays the operands of a lattice out as panels for the tile kernels: cache-sized pieces, zero where a tap falls on padding.
+#pragma once
+
+#include <cstdint>
+
+#include "drivers/lattice.h"
+#include "kernels/tile.h"
+
+namespace fastconv {
+
+constexpr int kMaxLanes = 64;  // the widest panel: 4 vectors of 16 floats
+
+// One nested loop over a lattice's rows or depth; `axis` is -1 for the batch (rows) or the channels (depth).
+struct Loop {
+    int axis;
+    int64_t extent;
+    int64_t lhs, rhs, out;  // what one step moves, where it moves anything
+};
+
+// Loops from outer to inner.
+struct Loops {
+    int count = 0;
+    Loop loop[kMaxDims + 1];
+
+    int64_t total() const;
+    // Digits of `index`, outer to inner.
+    void split(int64_t index, int64_t* digits) const;
+    // Moves `digits` to the next index.
+    void advance(int64_t* digits) const;
+    const Loop& inner() const { return loop[count - 1]; }
+};
+
+// Orders rows and depth so that the innermost loops run along memory, and says how panels are filled.
+struct Traversal {
+    explicit Traversal(const Lattice& lattice);
+
+    Loops rows, depth;
+    bool side_by_side;  // lhs lanes lie side by side; else each lane's depth is walked
+    int checked;        // axes on which a tap can fall outside; the others need no check
+    int checked_axes[kMaxDims];
+};
+
+// Lanes of one panel: where each starts in its operand, and its position on every checked axis. A run is a stretch of lanes
+// that start side by side and whose positions differ on one checked axis at most, there by one from lane to lane.
+struct Lanes {
+    int count;
+    int runs;
+    int run_end[kMaxLanes];
+    int64_t start[kMaxLanes];
+    int64_t position[kMaxDims][kMaxLanes];
+    int64_t out[kMaxLanes];
+    int64_t feature[kMaxLanes];  // of a column; unused for rows
+};
+
+void row_lanes(const Lattice& lattice, const Traversal& traversal, int64_t first, int count, Lanes* lanes);
+void column_lanes(const Lattice& lattice, int64_t first, int count, Lanes* lanes);
+
+// Fills panel[k][lane] for depth first <= k < first + depth from lhs (with its checks) or rhs. `data` is the operand of the
+// group; lanes beyond lanes.count up to width become zero.
+template <class T>
+void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first,
+              int64_t depth, int width, T* panel);
+template <class T>
+void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first, int64_t depth, int width,
+              T* panel);
+
+}  // namespace fastconv

@@ -1,0 +1,20 @@
+// Tile kernels for avx512.
+#include "kernels/tile.h"
+
+#include <immintrin.h>
+
+namespace fastconv::tile_avx512 {
+namespace {
+#include "kernels/indices.inl.h"
+#include "kernels/vector.inl.h"
+// clang-format off: the order matters
+#include "kernels/tile.inl.h"
+#define FASTCONV_TILE_avx512 FASTCONV_TILE_HERE
+#include "kernels/tile_table.inl.h"
+// clang-format on
+}  // namespace
+
+const TileKernels<float>& floats() { return kFloat; }
+const TileKernels<double>& doubles() { return kDouble; }
+
+}  // namespace fastconv::tile_avx512

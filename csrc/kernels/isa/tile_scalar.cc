@@ -1,0 +1,18 @@
+// Tile kernels for scalar.
+#include "kernels/tile.h"
+
+namespace fastconv::tile_scalar {
+namespace {
+#include "kernels/indices.inl.h"
+#include "kernels/vector.inl.h"
+// clang-format off: the order matters
+#include "kernels/tile.inl.h"
+#define FASTCONV_TILE_scalar FASTCONV_TILE_HERE
+#include "kernels/tile_table.inl.h"
+// clang-format on
+}  // namespace
+
+const TileKernels<float>& floats() { return kFloat; }
+const TileKernels<double>& doubles() { return kDouble; }
+
+}  // namespace fastconv::tile_scalar

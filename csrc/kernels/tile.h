@@ -1,0 +1,44 @@
+// The kernels of the direct algorithm: a register tile of outputs, and the copies that lay its operands out.
+#pragma once
+
+#include <cstdint>
+
+#include "base/isa.h"
+
+namespace fastconv {
+
+// c[m][j] (+)= sum over k < depth of a[k][m] * b[k][j], for m < rows and j < vectors * lanes; all three packed without gaps,
+// b and c aligned to 64 bytes. accumulate: add to what c holds, else overwrite it.
+template <class T>
+using TileFunction = void (*)(int64_t depth, const T* a, const T* b, T* c, bool accumulate);
+
+template <class T>
+struct TileKernel {
+    int rows, vectors;
+    TileFunction<T> run;
+};
+
+// A panel holds `width` lanes for each depth step: panel[k * width + lane].
+template <class T>
+struct PackKernels {
+    // Lanes that lie side by side: panel[k][j] = from[k * step + j] for j < count.
+    void (*side_by_side)(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, int64_t count);
+    // Lanes whose depth lies side by side: panel[k][j] = from[j][k] for begin[j] <= k < end[j], else 0; j < count.
+    void (*transposed)(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t count);
+    // As transposed, with from[j][k * step].
+    void (*gathered)(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t count,
+                     int64_t step);
+};
+
+template <class T>
+struct TileKernels {
+    int lanes;
+    const TileKernel<T>* rows;  // kernels of this ISA, `count` of them
+    int count;
+    PackKernels<T> pack;
+};
+
+template <class T>
+const TileKernels<T>& tile_kernels(Isa isa);
+
+}  // namespace fastconv

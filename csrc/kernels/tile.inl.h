@@ -1,0 +1,114 @@
+// Body of the tile kernels (kernels/tile.h) for one ISA; included by kernels/isa/tile_<isa>.cc inside its namespace.
+
+template <class T, int Rows, int Vectors>
+static void tile(int64_t depth, const T* a, const T* b, T* c, bool accumulate) {
+    constexpr int L = kLanes<T>;
+    Vec<T> sum[Rows][Vectors] = {};
+    for (int64_t k = 0; k < depth; ++k) {
+        Vec<T> operand[Vectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) operand[v] = load(b + v * L);
+#pragma GCC unroll 24
+        for (int m = 0; m < Rows; ++m) {
+            const Vec<T> scale = splat(a[m]);
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) sum[m][v] = fma(scale, operand[v], sum[m][v]);
+        }
+        a += Rows;
+        b += Vectors * L;
+    }
+#pragma GCC unroll 24
+    for (int m = 0; m < Rows; ++m) {
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) {
+            T* place = c + (m * Vectors + v) * L;
+            store(place, accumulate ? sum[m][v] + load<T>(place) : sum[m][v]);
+        }
+    }
+}
+
+template <class T>
+static void side_by_side(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, int64_t count) {
+    constexpr int L = kLanes<T>;
+    if (count < L) {
+        for (int64_t k = 0; k < depth; ++k, panel += width, from += step)
+            for (int64_t j = 0; j < count; ++j) panel[j] = from[j];
+        return;
+    }
+    for (int64_t k = 0; k < depth; ++k, panel += width, from += step) {
+        int64_t j = 0;
+        for (; j + L <= count; j += L) store(panel + j, load(from + j));
+        if (j < count) store(panel + count - L, load(from + count - L));
+    }
+}
+
+template <class T>
+static void gathered(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t count,
+                     int64_t step) {
+    for (int64_t j = 0; j < count; ++j) {
+        T* place = panel + j;
+        const T* source = from[j];
+        for (int64_t k = 0; k < begin[j]; ++k) place[k * width] = T(0);
+        for (int64_t k = begin[j]; k < end[j]; ++k) place[k * width] = source[k * step];
+        for (int64_t k = end[j]; k < depth; ++k) place[k * width] = T(0);
+    }
+}
+
+// One stage of an in-register transposition: exchanges the off-diagonal blocks of `Half` lanes of rows a and b.
+template <int Half, class V, int... I>
+static inline void exchange(V& a, V& b, Indices<I...>) {
+    constexpr int L = sizeof...(I);
+    const V low = __builtin_shufflevector(a, b, ((I & Half) == 0 ? I : L + I - Half)...);
+    const V high = __builtin_shufflevector(a, b, ((I & Half) == 0 ? I + Half : L + I)...);
+    a = low;
+    b = high;
+}
+
+template <int Half, class V, int L>
+static inline void exchange_all(V (&rows)[L]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < L; ++i)
+        if ((i & Half) == 0) exchange<Half>(rows[i], rows[i + Half], typename MakeIndices<L>::type());
+}
+
+template <class T>
+static inline void transpose_square(T* panel, int64_t width, const T* const* from, int64_t k) {
+    constexpr int L = kLanes<T>;
+    Vec<T> rows[L];
+#pragma GCC unroll 16
+    for (int i = 0; i < L; ++i) rows[i] = load(from[i] + k);
+    if constexpr (L >= 16) exchange_all<8>(rows);
+    if constexpr (L >= 8) exchange_all<4>(rows);
+    if constexpr (L >= 4) exchange_all<2>(rows);
+    exchange_all<1>(rows);
+#pragma GCC unroll 16
+    for (int i = 0; i < L; ++i) store(panel + i * width, rows[i]);
+}
+
+template <class T>
+static void transposed(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t count) {
+    constexpr int L = kLanes<T>;
+    int64_t j = 0;
+    for (; j + L <= count; j += L) {
+        int64_t first = 0, last = depth;  // where all L lanes have data
+        for (int i = 0; i < L; ++i) {
+            if (begin[j + i] > first) first = begin[j + i];
+            if (end[j + i] < last) last = end[j + i];
+        }
+        int64_t k = first;
+        for (; k + L <= last; k += L) transpose_square(panel + k * width + j, width, from + j, k);
+        if (k < last && last - first >= L) {
+            transpose_square(panel + (last - L) * width + j, width, from + j, last - L);
+            k = last;
+        }
+        if (k < first) k = first;
+        for (int i = 0; i < L; ++i) {  // the rest, element by element
+            T* place = panel + j + i;
+            const T* source = from[j + i];
+            const int64_t head = first < depth ? first : depth;
+            for (int64_t q = 0; q < head; ++q) place[q * width] = q >= begin[j + i] && q < end[j + i] ? source[q] : T(0);
+            for (int64_t q = k > head ? k : head; q < depth; ++q) place[q * width] = q >= begin[j + i] && q < end[j + i] ? source[q] : T(0);
+        }
+    }
+    gathered(panel + j, width, depth, from + j, begin + j, end + j, count - j, 1);
+}

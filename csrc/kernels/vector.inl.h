@@ -1,0 +1,57 @@
+// Vectors of the ISA a file is built for, by the compiler's vector types. Included inside a namespace of its own by each
+// ISA-flagged file. kLanes<T> elements in a vector; fma is one rounding wherever the ISA has it.
+
+#if defined(__AVX512F__)
+static constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+static constexpr int kVectorBytes = 32;
+#else
+static constexpr int kVectorBytes = 16;
+#endif
+
+template <class T>
+static constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
+
+template <class T>
+struct VectorOf;
+template <>
+struct VectorOf<float> {
+    typedef float type __attribute__((vector_size(kVectorBytes)));
+    typedef float loose __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
+};
+template <>
+struct VectorOf<double> {
+    typedef double type __attribute__((vector_size(kVectorBytes)));
+    typedef double loose __attribute__((vector_size(kVectorBytes), aligned(8), may_alias));
+};
+template <class T>
+using Vec = typename VectorOf<T>::type;
+
+template <class T>
+static inline Vec<T> load(const T* from) {  // any alignment
+    return *reinterpret_cast<const typename VectorOf<T>::loose*>(from);
+}
+template <class T>
+static inline void store(T* to, Vec<T> value) {  // any alignment
+    *reinterpret_cast<typename VectorOf<T>::loose*>(to) = value;
+}
+template <class T>
+static inline Vec<T> splat(T value) {
+    return value - Vec<T>{};  // x - 0 keeps the sign of zero and NaN; compilers turn it into a broadcast
+}
+
+#if defined(__AVX512F__)
+static inline Vec<float> fma(Vec<float> a, Vec<float> b, Vec<float> c) { return _mm512_fmadd_ps(a, b, c); }
+static inline Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) { return _mm512_fmadd_pd(a, b, c); }
+#elif defined(__AVX2__)
+static inline Vec<float> fma(Vec<float> a, Vec<float> b, Vec<float> c) { return _mm256_fmadd_ps(a, b, c); }
+static inline Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) { return _mm256_fmadd_pd(a, b, c); }
+#elif defined(__aarch64__)
+static inline Vec<float> fma(Vec<float> a, Vec<float> b, Vec<float> c) { return vfmaq_f32(c, a, b); }
+static inline Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) { return vfmaq_f64(c, a, b); }
+#else
+template <class V>
+static inline V fma(V a, V b, V c) {
+    return a * b + c;
+}
+#endif
