@@ -21,8 +21,8 @@ class Convolution:
 
     direction: "fwd", "dx" (input gradient) or "dw" (weight gradient), as far as the operation shows it: a transposed convolution
     written over a forward kernel looks like an input gradient, because it is one.
-    algorithm: the engine's, or "xla" with the `kind` of reason and its text. seconds: the algorithm's modelled time;
-    xla_seconds: XLA's. None where no plan was made. compiled: how often it was compiled.
+    algorithm: the engine's, or "xla" with the `kind` of reason and its text. products: multiplications that touch data.
+    seconds: the algorithm's modelled time; xla_seconds: XLA's. None where no plan was made. compiled: how often it was compiled.
     """
 
     direction: str
@@ -34,6 +34,7 @@ class Convolution:
     algorithm: str
     kind: str | None
     reason: str | None
+    products: int | None
     seconds: float | None
     xla_seconds: float | None
     compiled: int
@@ -132,6 +133,7 @@ def record(avals_in: Sequence[Any], aval_out: Any, params: dict[str, Any], decis
         algorithm=plan.algorithm if kind is None and plan is not None else "xla",
         kind=kind,
         reason=reason,
+        products=None if plan is None else plan.problem.products,
         seconds=None if plan is None else plan.seconds,
         xla_seconds=considered.get("xla"),
         compiled=0,
