@@ -14,7 +14,9 @@ NEEDS_JAX = {"jax_transposed_layer.py", "seed_script.py"}
 
 
 def run(*command: str) -> str:
-    return subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True).stdout
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "seed_script.py"))
@@ -29,5 +31,5 @@ def test_example(name: str) -> None:
 def test_seed_script_unmodified() -> None:
     pytest.importorskip("jax")
     pytest.importorskip("typer")
-    out = run("-m", "fastconv", "run", str(EXAMPLES / "seed_script.py"))
+    out = run("-m", "fastconv.cli", "run", str(EXAMPLES / "seed_script.py"))
     assert re.findall(r"^(\w+) +[\d.]+ per second$", out, re.MULTILINE) == ["analysis", "synthesis", "gradient"]
