@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from fastconv.check import numpy_dtype, operand
+from fastconv.check import operand
 from fastconv.problem import Axis, ConvProblem, Operand
+from fastconv.reference import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 

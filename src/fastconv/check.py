@@ -11,26 +11,15 @@ both are 1 and 0 without one. Complex numbers are held per component, with the f
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fastconv.problem import ConvProblem
-from fastconv.reference import Array, Reference, reference, view
+from fastconv.reference import Array, Reference, numpy_dtype, reference, view
 
 #: The largest slope of each activation, rounded up.
 LIPSCHITZ = {None: 1.0, "relu": 1.0, "leaky_relu": 1.0, "tanh": 1.0, "sigmoid": 0.25, "silu": 1.1, "gelu": 1.13, "gelu_tanh": 1.13}
 #: Evaluating an activation may cost this many roundings of the accumulator's precision.
 EVALUATION = 8
-
-
-def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy dtype of a name; bfloat16 is ml_dtypes'."""
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
 
 
 def is_integer(name: str) -> bool:

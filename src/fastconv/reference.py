@@ -26,6 +26,15 @@ class Reference(NamedTuple):
     magnitude: Array
 
 
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of a name; bfloat16 is ml_dtypes'."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
 def view(array: Array, operand: Operand, extents: tuple[int, ...]) -> Array:
     """The elements of an operand inside the buffer that `array` views, shaped by `extents`; element 0 is the array's first."""
     strides = tuple(stride * array.itemsize for stride in (*operand.outer, *operand.spatial))

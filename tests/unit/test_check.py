@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fastconv.check import bound, check, is_integer, mismatch, numpy_dtype, operand, rounded
+from fastconv.check import bound, check, is_integer, mismatch, operand, rounded
 from fastconv.normalise import ConvDims, Epilogue, Spec, family
 from fastconv.problem import ACTIVATIONS, DTYPES, ConvProblem
-from fastconv.reference import Reference, reference
+from fastconv.reference import Reference, numpy_dtype, reference
 
 OPS = ("conv", "conv_transpose", "input_grad", "weight_grad")
 

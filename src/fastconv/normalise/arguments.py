@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any
 
+import numpy as np
+
 from fastconv.problem import ACTIVATIONS, DTYPE_CODES
 
 MAX_SPATIAL = 16  # kMaxDims of the library (csrc/problem.h)
@@ -138,7 +140,7 @@ def shape(name: str, value: Any) -> tuple[int, ...]:
 
 def flag(name: str, value: Any) -> bool:
     """True or False and nothing that only looks like it. (NumPy's own bool is taken too.)"""
-    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool", "DefaultFlag"):
+    if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise TypeError(f"{name} must be True or False, got {value!r}")
 

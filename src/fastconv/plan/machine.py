@@ -29,13 +29,13 @@ class Machine:
 ISA_LEVELS = {"scalar": (16, 8.0), "avx2": (32, 32.0), "avx512": (64, 64.0), "neon": (16, 16.0)}
 
 
+@cache
 def machine_for(isa: str, cores: int, name: str = "", gigahertz: float = 2.5) -> Machine:
     """A machine of an ISA level with the attainable share of its peak; the rates rank algorithms, they predict no clock."""
     vector_bytes, flops = ISA_LEVELS[isa]
     return Machine(name, isa, cores, vector_bytes, cores * flops * gigahertz, cores * 12e9, 1e-6)
 
 
-@cache
 def this_machine() -> Machine:
     """The machine this process runs on. The number of cores is the default thread count, not the live one."""
     from fastconv import _core

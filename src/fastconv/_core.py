@@ -1,0 +1,144 @@
+"""The shared library through ctypes: loaded once with this module, held to its ABI number, each C function under a Python name.
+
+Importing this module raises ImportError with what to do when the library is missing, cannot be loaded, or is another build's.
+FASTCONV_NUM_THREADS and FASTCONV_ISA are read by the library when it is loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import c_char_p, c_int, c_int64, c_void_p
+from pathlib import Path
+from typing import NamedTuple
+
+VERSION = "0.1.0"
+ABI = 1  # FASTCONV_ABI in csrc/fastconv.h
+
+_NAME = {"win32": "fastconv.dll", "darwin": "libfastconv.dylib"}.get(sys.platform, "libfastconv.so")
+_SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
+    "fastconv_abi": (c_int64, []),
+    "fastconv_conv": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
+    "fastconv_error": (c_char_p, []),
+    "fastconv_set_threads": (None, [c_int64]),
+    "fastconv_get_threads": (c_int64, []),
+    "fastconv_isa": (c_char_p, []),
+    "fastconv_isas": (c_char_p, []),
+    "fastconv_set_isa": (c_int, [c_char_p]),
+    "fastconv_kernels": (c_char_p, []),
+    "fastconv_has_xla": (c_int64, []),
+    "fastconv_cpu": (c_char_p, []),
+}
+_REMEDY = "Install fastconv again (`pip install --force-reinstall fastconv`), or build the library in a checkout with `make build`."
+
+
+def library_path() -> Path:
+    """Where the library lies: beside this module."""
+    return Path(__file__).with_name(_NAME)
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    """The library with its signatures set; ImportError says what is wrong with it and what to do."""
+    if not path.exists():
+        raise ImportError(f"fastconv needs its compiled library {path}, which is missing. {_REMEDY}")
+    try:
+        found = ctypes.CDLL(str(path))
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(found, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError) as error:
+        raise ImportError(f"fastconv could not load its compiled library {path}: {error}. {_REMEDY}") from error
+    if found.fastconv_abi() != ABI:
+        raise ImportError(f"fastconv needs its compiled library {path} with ABI {ABI}, but it has ABI {found.fastconv_abi()}. {_REMEDY}")
+    return found
+
+
+_library = _load(library_path())
+_default_threads: int = _library.fastconv_get_threads()
+
+#: The raw call, for callers that keep packed words and ranges: conv(words, count, lhs, rhs, bias, out, ranges) -> 0 or an error.
+conv = _library.fastconv_conv
+
+#: The ISA level in use; part of the key of any cache of plans. Only `isa_level` changes it.
+level: str = _library.fastconv_isa().decode()
+
+
+class Kernel(NamedTuple):
+    """One registered kernel: rows x cols is its register tile."""
+
+    isa: str
+    element: str
+    family: str
+    name: str
+    rows: int
+    cols: int
+
+
+def library() -> ctypes.CDLL:
+    """The loaded library (its `fastconv_conv_v1` is the XLA FFI handler when `has_xla`)."""
+    return _library
+
+
+def error() -> RuntimeError:
+    """The exception for this thread's last failed call. Arguments were checked before, so a failure is a fault of fastconv's."""
+    message = _library.fastconv_error().decode()
+    return RuntimeError(f"the fastconv library refused a call: {message}. This is a bug in fastconv; please report it.")
+
+
+def isa() -> str:
+    """The ISA level in use: "scalar", "avx2", "avx512" or "neon"."""
+    return level
+
+
+def isas() -> tuple[str, ...]:
+    """The ISA levels that this CPU and this build can run, lowest first."""
+    return tuple(_library.fastconv_isas().decode().split(","))
+
+
+@contextmanager
+def isa_level(name: str) -> Iterator[None]:
+    """Within the block the whole process uses another ISA level; for tests and measurements, from one thread at a time."""
+    global level
+    before = level
+    if name not in isas():
+        raise ValueError(f"name must be one of {', '.join(isas())}, got {name!r}")
+    _library.fastconv_set_isa(name.encode())
+    level = name
+    try:
+        yield
+    finally:
+        _library.fastconv_set_isa(before.encode())
+        level = before
+
+
+def kernels() -> tuple[Kernel, ...]:
+    """Every registered kernel of every ISA level in this build."""
+    lines = (line.split() for line in _library.fastconv_kernels().decode().splitlines() if line)
+    return tuple(Kernel(isa, element, family, name, int(rows), int(cols)) for isa, element, family, name, rows, cols in lines)
+
+
+def default_threads() -> int:
+    """FASTCONV_NUM_THREADS, else the number of CPUs in the affinity mask, as found when the library was loaded."""
+    return _default_threads
+
+
+def set_threads(n: int) -> None:
+    """Threads that calls may use from now on, the caller included; 0 restores the default."""
+    _library.fastconv_set_threads(n)
+
+
+def get_threads() -> int:
+    """Threads that a call may use, the caller included."""
+    return _library.fastconv_get_threads()
+
+
+def has_xla() -> bool:
+    """Whether the library holds the XLA FFI handler."""
+    return bool(_library.fastconv_has_xla())
+
+
+def cpu() -> str:
+    """The CPU's name, for reports."""
+    return _library.fastconv_cpu().decode()
