@@ -11,7 +11,7 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-from fastconv.jax import _compat, lowering, records  # noqa: E402
+from fastconv.jax import lowering, records  # noqa: E402
 from fastconv.jax.switch import accelerate  # noqa: E402
 from fastconv.plan import Algorithm  # noqa: E402
 
@@ -92,4 +92,4 @@ def draw(shapes: dict[str, tuple[int, ...]], dtype: str, exact: bool, seed: int 
     }
 
 
-__all__ = ["NO_XLA", "_compat", "agree", "all_on_engine", "cast", "conv", "draw", "engine", "jax", "x64"]
+__all__ = ["NO_XLA", "agree", "all_on_engine", "cast", "conv", "draw", "engine", "jax", "records", "x64"]

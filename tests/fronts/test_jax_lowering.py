@@ -1,0 +1,296 @@
+"""What is left to XLA, and why: every decline has a reason on record, and nothing large is declined."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jaxtools import conv, engine, jax, records, x64  # noqa: F401
+
+import fastconv.jax as fj
+from fastconv.jax import lowering, xla
+from fastconv.normalise import Spec, conv_general_dilated
+from fastconv.plan import machine
+
+jnp = jax.numpy
+
+
+def lowered(function: Any, *shapes: tuple[int, ...], dtype: Any = np.float32) -> str:
+    """The program of a function under the switch; only lowered, not compiled."""
+    with fj.accelerate():
+        return jax.jit(lambda *a: function(*a)).lower(*(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)).as_text()
+
+
+def only_row() -> fj.Report:
+    (row,) = records.report().convolutions
+    return row
+
+
+# --- the pinned set: fwd, dx, dw x dense, lhs-dilated, strided x f32, f64, above 1 MFLOP -------------------------------------
+
+NCHW, NHWC = ("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC")
+PINNED = {
+    "dense": [
+        ((1, 64, 56, 56), (64, 64, 3, 3), (1, 1), "SAME", NCHW, {}),
+        ((1, 56, 56, 64), (3, 3, 64, 64), (1, 1), "SAME", NHWC, {}),
+        ((2, 14, 14, 256), (3, 3, 256, 256), (1, 1), "SAME", NHWC, {}),
+        ((1, 3, 112, 112), (16, 3, 3, 3), (1, 1), "SAME", NCHW, {}),
+        ((1, 1, 500, 500), (1, 1, 5, 5), (1, 1), ((4, 4), (4, 4)), NCHW, {}),
+        ((1, 64, 28, 28), (256, 64, 1, 1), (1, 1), "VALID", NCHW, {}),
+        ((4, 32, 1000), (32, 32, 5), (1,), "SAME", None, {}),
+        ((1, 8, 16, 16, 16), (8, 8, 3, 3, 3), (1, 1, 1), "SAME", None, {}),
+    ],
+    "lhs-dilated": [
+        ((16, 129, 400), (129, 1, 256), (1,), ((255, 255),), ("NCT", "IOT", "NCT"), {"lhs_dilation": (64,)}),
+        ((1, 64, 28, 28), (32, 64, 4, 4), (1, 1), ((2, 2), (2, 2)), NCHW, {"lhs_dilation": (2, 2)}),
+        ((1, 28, 28, 64), (4, 4, 64, 32), (1, 1), ((2, 2), (2, 2)), NHWC, {"lhs_dilation": (2, 2)}),
+        ((1, 512, 100), (256, 512, 16), (1,), ((11, 11),), None, {"lhs_dilation": (8,)}),
+        ((1, 16, 8, 8, 8), (8, 16, 4, 4, 4), (1, 1, 1), ((2, 2),) * 3, None, {"lhs_dilation": (2, 2, 2)}),
+    ],
+    "strided": [
+        ((16, 1, 25600), (129, 1, 256), (64,), ((256, 256),), None, {}),
+        ((1, 64, 56, 56), (64, 64, 3, 3), (2, 2), "SAME", NCHW, {}),
+        ((1, 56, 56, 64), (3, 3, 64, 64), (2, 2), "SAME", NHWC, {}),
+        ((1, 3, 224, 224), (64, 3, 7, 7), (2, 2), ((3, 3), (3, 3)), NCHW, {}),
+        ((1, 64, 9600), (128, 64, 8), (4,), ((2, 2),), None, {}),
+    ],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("family", PINNED)
+def test_everything_large_of_the_pinned_set_runs_on_the_engine(family: str, dtype: str) -> None:
+    declined = []
+    with x64():
+        for x, w, strides, padding, numbers, options in PINNED[family]:
+
+            def loss(x, w, strides=strides, padding=padding, numbers=numbers, options=options):
+                return jnp.sum(jnp.square(conv(x, w, strides, padding, dimension_numbers=numbers, **options)))
+
+            records.clear()
+            lowered(jax.grad(loss, (0, 1)), x, w, dtype=dtype)
+            rows = records.report().convolutions
+            assert sorted(row.compiled for row in rows) == [1, 1, 1]
+            assert all(row.products * 2 > 1e6 for row in rows)
+            declined += [row for row in rows if row.algorithm == "xla"]
+    assert not declined, "\n".join(map(str, declined))
+
+
+def test_directions_are_told_apart() -> None:
+    for numbers, shapes in ((NCHW, ((2, 3, 8, 8), (4, 3, 3, 3))), (NHWC, ((2, 8, 8, 3), (3, 3, 3, 4)))):
+        records.clear()
+        lowered(jax.grad(lambda x, w, n=numbers: jnp.sum(conv(x, w, (2, 2), "SAME", dimension_numbers=n) ** 2), (0, 1)), *shapes)
+        found = {row.direction: row.out for row in records.report().convolutions}
+        assert (found["dx"], found["dw"]) == shapes
+        assert set(found) == {"fwd", "dx", "dw"}
+
+
+# --- declines ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, jnp.float8_e5m2])
+def test_dtypes_the_engine_lacks_are_xlas(dtype: Any) -> None:
+    assert lowering.TARGET not in lowered(lambda x, w: conv(x, w, (1,), "SAME"), (1, 2, 8), (3, 2, 3), dtype=dtype)
+    assert (only_row().kind, only_row().reason) == ("dtype", f"dtype {np.dtype(dtype).name} is not one of fastconv's")
+
+
+def test_a_tiny_convolution_stays_with_xla_and_the_reason_has_both_times() -> None:
+    records.clear()
+    text = lowered(lambda x, w: conv(x, w, (1,), "SAME"), (1, 1, 8), (1, 1, 3))
+    row = only_row()
+    assert lowering.TARGET not in text
+    assert (row.algorithm, row.kind) == ("xla", "slower")
+    assert row.reason is not None
+    assert row.reason.startswith("XLA is modelled faster (")
+    assert row.seconds == row.xla_seconds
+
+
+@pytest.mark.usefixtures("engine")
+def test_export_and_symbolic_sizes_keep_xlas_operation() -> None:
+    function = jax.jit(lambda x, w: conv(x, w, (1,), "SAME"))
+    x, w = jnp.ones((2, 2, 8), jnp.float32), jnp.ones((3, 2, 3), jnp.float32)
+    (b,) = jax.export.symbolic_shape("b")
+    with fj.accelerate():
+        exported = jax.export.export(function)(x, w)
+        symbolic = jax.export.export(function)(jax.ShapeDtypeStruct((b, 2, 8), jnp.float32), w)
+    assert {row.kind for row in records.report().convolutions} == {"export", "symbolic"}
+    again = jax.export.deserialize(exported.serialize())
+    np.testing.assert_array_equal(again.call(x, w), function(x, w))
+    np.testing.assert_array_equal(symbolic.call(x, w), function(x, w))
+    assert "fastconv" not in exported.mlir_module() + symbolic.mlir_module()
+
+
+DEVICES = """
+import sys
+sys.path[:0] = sys.argv[1:]
+import jax, numpy as np
+import fastconv.jax as fj
+from fastconv.jax import records
+from jaxtools import NO_XLA, conv, lowering
+lowering.XLA = NO_XLA
+x = np.random.default_rng(0).integers(-3, 4, (8, 3, 9, 9)).astype(np.float32)
+w = np.random.default_rng(1).integers(-3, 4, (4, 3, 3, 3)).astype(np.float32)
+local = lambda x, w: conv(x, w, (1, 1), "SAME")
+expected = np.asarray(local(x, w))
+fj.install()
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ("batch",))
+spec = jax.sharding.PartitionSpec
+sharded = jax.device_put(x, jax.sharding.NamedSharding(mesh, spec("batch")))
+whole = jax.device_put(w, jax.sharding.NamedSharding(mesh, spec()))
+runs = {
+    "jit": lambda: jax.jit(local)(sharded, whole),
+    "shard_map": lambda: jax.jit(jax.shard_map(local, mesh=mesh, in_specs=(spec("batch"), spec()), out_specs=spec("batch")))(sharded, whole),
+    "pmap": lambda: jax.pmap(local, in_axes=(0, None))(x.reshape(4, 2, 3, 9, 9), w).reshape(expected.shape),
+    "one of four": lambda: jax.jit(local)(jax.device_put(x, jax.devices()[2]), jax.device_put(w, jax.devices()[2])),
+}
+for name, run in runs.items():
+    records.clear()
+    assert np.array_equal(run(), expected), name
+    print(name, *{row.kind for row in records.report().convolutions})
+"""
+
+
+def test_many_devices() -> None:
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+    done = subprocess.run(
+        [sys.executable, "-c", DEVICES, os.path.dirname(__file__), *sys.path],
+        env={**os.environ, "XLA_FLAGS": flags}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["jit partitioned", "shard_map None", "pmap None", "one of four None"], done.stderr[-2000:]
+
+
+@pytest.mark.usefixtures("engine")
+def test_complex_and_mixed_results() -> None:
+    rng = np.random.default_rng(0)
+    x, w = ((rng.integers(-3, 4, s) + 1j * rng.integers(-3, 4, s)).astype(np.complex64) for s in ((2, 3, 9), (4, 3, 3)))
+    function = lambda x, w: conv(x, w, (1,), "SAME")  # noqa: E731
+    expected = function(x, w)
+    with fj.accelerate():
+        np.testing.assert_array_equal(jax.jit(function)(x, w), expected)
+    for dtype, preferred in ((np.int8, np.int32), (jnp.bfloat16, np.float32), (np.float16, np.float32), (np.int32, np.int32)):
+        wide = lambda x, w, p=preferred: conv(x, w, (1,), "SAME", preferred_element_type=p)  # noqa: E731
+        a, b = x.real.astype(dtype), w.real.astype(dtype)
+        expected = wide(a, b)
+        with fj.accelerate():
+            got = jax.jit(wide)(a, b)
+        assert got.dtype == preferred
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.usefixtures("engine")
+def test_precision_highest_reaches_the_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(lowering, "choose", lambda problem, extra: seen.append(problem.precision) or (_ for _ in ()).throw(LookupError))
+    for precision in (None, "highest", jax.lax.Precision.HIGHEST, ("default", "highest")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            lowered(lambda x, w, p=precision: conv(x, w, (1,), "SAME", precision=p), (1, 2, 8), (3, 2, 3))
+    assert seen == ["default", "highest", "highest", "highest"]
+
+
+@pytest.mark.usefixtures("engine")
+def test_an_error_of_ours_ends_in_xla_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise LookupError("broken by a test")
+
+    monkeypatch.setattr(lowering, "choose", broken)
+    with pytest.warns(RuntimeWarning, match="LookupError: broken by a test"):
+        text = lowered(lambda x, w: conv(x, w, (1,), "SAME"), (1, 2, 8), (3, 2, 3))
+    assert "stablehlo.convolution" in text
+    assert only_row().kind == "error"
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_refused_handler_ends_in_xla(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ValueError("unsupported version")
+
+    monkeypatch.setattr(jax.ffi, "register_ffi_target", refuse)
+    lowering._register_target.cache_clear()
+    try:
+        with pytest.warns(RuntimeWarning, match="refused its handler: unsupported version"):
+            text = lowered(lambda x, w: conv(x, w, (1,), "SAME"), (1, 2, 8), (3, 2, 3))
+    finally:
+        lowering._register_target.cache_clear()
+    assert "stablehlo.convolution" in text
+    assert (only_row().kind, only_row().reason) == ("library", "XLA refused the handler: unsupported version")
+
+
+def test_every_reason_is_of_a_known_kind() -> None:
+    source = Path(lowering.__file__).read_text()
+    used = {part.split('"')[1] for part in source.split("Decline(")[1:] if part.startswith('"')}
+    assert used == set(lowering.KINDS)
+
+
+# --- XLA's row ---------------------------------------------------------------------------------------------------------------
+
+
+def seconds(x: tuple[int, ...], w: tuple[int, ...], dtype: str = "float32", **options: Any) -> float:
+    options = {"window_strides": (1,) * (len(x) - 2), "padding": "SAME", **options}
+    problem = conv_general_dilated(Spec.contiguous(x, dtype), Spec.contiguous(w, dtype), **options).problem
+    return xla.seconds(problem, machine.machine_for("avx512", xla.RATES.cores))
+
+
+@pytest.mark.parametrize(
+    ("measured", "x", "w", "dtype", "options"),
+    [  # milliseconds of plain JAX on the machine that RATES names
+        (2.7, (1, 64, 56, 56), (64, 64, 3, 3), "float32", {}),
+        (0.7, (1, 64, 28, 28), (32, 64, 4, 4), "float32", {"lhs_dilation": (2, 2), "padding": ((2, 2), (2, 2))}),
+        (29.0, (1, 1, 500, 500), (1, 1, 5, 5), "float32", {}),
+        (2.4, (1, 64, 28, 28), (64, 1, 3, 3), "float32", {"feature_group_count": 64}),
+        (116.0, (16, 16, 28, 28), (16, 16, 3, 3), "float32", {"batch_group_count": 4}),
+        (45.0, (1, 16, 8, 8, 8), (8, 16, 4, 4, 4), "float32", {"lhs_dilation": (2, 2, 2), "padding": ((2, 2),) * 3}),
+        (11.3, (16, 1, 25600), (129, 1, 256), "float32", {"window_strides": (64,), "padding": ((256, 256),)}),
+        (4.4, (1, 64, 56, 56), (64, 64, 3, 3), "float64", {}),
+        (16.0, (4, 32, 1000), (32, 32, 5), "float64", {}),
+        (130.0, (1, 64, 56, 56), (64, 64, 3, 3), "int32", {}),
+    ],
+)
+def test_xlas_model_is_near_what_was_measured(measured: float, x: Any, w: Any, dtype: str, options: dict[str, Any]) -> None:
+    assert measured / 2.5 < seconds(x, w, dtype, **options) * 1e3 < measured * 2.5
+
+
+def test_xlas_model_counts_complex_as_three() -> None:
+    assert seconds((1, 4, 64), (4, 4, 3), "complex64") == pytest.approx(3 * seconds((1, 4, 64), (4, 4, 3)))
+
+
+# --- the report --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_reads_well_and_writes_three_forms(tmp_path: Path) -> None:
+    records.clear()
+    assert str(fj.report()) == "no convolution was compiled under fastconv"
+    lowered(lambda x, w: conv(x, w, (2, 1), ((1, 2), (0, 0)), rhs_dilation=(1, 2)), (1, 2, 9, 8), (3, 2, 3, 3))
+    lowered(lambda x, w: conv(x, w, (1,), "SAME", feature_group_count=2), (1, 4, 8), (6, 2, 3))
+    report = fj.report()
+    assert len(report.convolutions) == 2
+    text = str(report)
+    assert "1x2x9x8" in text
+    assert "NC01,OI01->NC01 strides 2,1 padding 1:2,0:0 rhs_dilation 1,2" in text
+    assert "feature_group_count 2" in text
+    assert text.splitlines()[-1] == report.summary
+    for suffix in ("json", "html", "txt"):
+        report.write(tmp_path / f"r.{suffix}")
+    assert [row["lhs"] for row in json.loads((tmp_path / "r.json").read_text())] == [[1, 2, 9, 8], [1, 4, 8]]
+    assert (tmp_path / "r.txt").read_text() == text + "\n"
+    page = (tmp_path / "r.html").read_text()
+    assert page.count("<tr>") == 3
+    assert "OI01-&gt;NC01" in page
+    with pytest.raises(ValueError, match=r"report must be a file called .json, .html or .txt, got 'r.pdf'"):
+        report.write("r.pdf")
+
+
+def test_the_report_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "LIMIT", 2)
+    records.clear()
+    for extent in (8, 9, 10):
+        lowered(lambda x, w: conv(x, w, (1,), "SAME"), (1, 1, extent), (1, 1, 3))
+    assert [row.lhs[2] for row in fj.report().convolutions] == [9, 10]

@@ -1,0 +1,159 @@
+"""install, uninstall, accelerate: what is switched, when, for whom; and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from jaxtools import NO_XLA, jax, records
+
+import fastconv.jax as fj
+from fastconv import _core
+from fastconv.jax import lowering, switch
+
+jnp = jax.numpy
+TARGET = lowering.TARGET
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(lowering, "XLA", NO_XLA)
+    records.clear()
+    yield
+    fj.uninstall()
+
+
+def arrays():
+    rng = np.random.default_rng(1)
+    return rng.standard_normal((2, 3, 9, 9)).astype(np.float32), rng.standard_normal((4, 3, 3, 3)).astype(np.float32)
+
+
+def convolve(x, w):
+    return jax.lax.conv(x, w, (1, 1), "SAME")
+
+
+def program(function=None) -> str:
+    return (function or jax.jit(lambda x, w: convolve(x, w))).lower(*arrays()).as_text()
+
+
+def test_code_that_ran_before_install_is_accelerated_after() -> None:
+    jitted = jax.jit(convolve)
+    before = jitted(*arrays()), convolve(*arrays())
+    assert not records.report().convolutions
+    fj.install()
+    after = jitted(*arrays()), convolve(*arrays())
+    rows = records.report().convolutions
+    assert [(row.algorithm != "xla", row.compiled) for row in rows] == [(True, 2)]  # the jitted one and the eager one
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-5)
+
+
+def test_uninstall_restores_the_same_program() -> None:
+    plain = program()
+    assert TARGET not in plain
+    jitted = jax.jit(lambda x, w: convolve(x, w))
+    fj.install()
+    fj.install()  # twice is once
+    assert TARGET in program()
+    assert TARGET in program(jitted)
+    fj.uninstall()
+    assert program() == plain
+    assert program(jitted) == plain
+    fj.uninstall()
+    assert program() == plain
+
+
+def test_accelerate_counts_inside_the_block_and_on_this_thread() -> None:
+    jitted = jax.jit(lambda x, w: convolve(x, w))
+    with ThreadPoolExecutor(1) as other:
+        with fj.accelerate():
+            assert TARGET in program(jitted)
+            assert TARGET not in other.submit(program).result()
+            with fj.accelerate():
+                assert TARGET in program(jitted)
+            assert TARGET in program(jitted)
+        assert TARGET not in program(jitted)
+        fj.install()
+        with fj.accelerate():
+            pass
+        assert TARGET in program(jitted)
+        assert TARGET in other.submit(program).result()
+
+
+def test_accelerate_leaves_the_switch_as_it_was_after_an_error() -> None:
+    with pytest.raises(KeyError), fj.accelerate():
+        raise KeyError
+    assert TARGET not in program()
+
+
+def test_accelerate_in_a_traced_function_warns_and_does_nothing() -> None:
+    def traced(x, w):
+        with fj.accelerate():
+            return convolve(x, w)
+
+    with pytest.warns(RuntimeWarning, match="no effect inside a function that JAX traces"):
+        text = program(jax.jit(traced))
+    assert TARGET not in text
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        traced(arrays()[0][:1, :, :7, :5], arrays()[1])  # not traced: no warning (and a shape that nothing has compiled before)
+    assert [row.algorithm != "xla" for row in records.report().convolutions] == [True]
+
+
+def test_threads_dispatch_at_once() -> None:
+    fj.install()
+    functions = [jax.jit(lambda x, w, s=s: jax.lax.conv(x * s, w, (1, 1), "SAME")) for s in range(1, 9)]
+    x, w = (np.round(a * 4) for a in arrays())
+    expected = np.asarray(jax.lax.conv(x, w, (1, 1), "SAME"))
+
+    def work(index: int) -> bool:
+        return all(np.array_equal(functions[index](x, w), (index + 1) * expected) for _ in range(200))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+def test_many_convolutions_inside_one_program_share_xlas_threads() -> None:
+    # Independent operations of one program run on XLA's pool themselves: waiting for scheduled helpers would deadlock here.
+    fj.install()
+    x, w = (np.round(a * 4) for a in arrays())
+    many = jax.jit(lambda x, w: [jax.lax.conv(x + i, w, (1, 1), "SAME") for i in range(24)])
+    for _ in range(20):
+        results = many(x, w)
+    fj.uninstall()
+    for i, result in enumerate(results):
+        np.testing.assert_array_equal(result, jax.lax.conv(x + i, w, (1, 1), "SAME"))
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    x, w = arrays()
+    results = []
+    with fj.accelerate():
+        for threads in (1, 2):
+            _core.set_threads(threads)
+            results.append(np.asarray(jax.jit(lambda x, w: convolve(x, w))(x, w)))
+    _core.set_threads(0)
+    np.testing.assert_array_equal(*results)
+
+
+def test_a_library_without_xla_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_core, "has_xla", lambda: False)
+    monkeypatch.setattr(switch, "_registered", False)
+    for start in (fj.install, fj.accelerate().__enter__):
+        with pytest.raises(RuntimeError, match="built without XLA's FFI headers.*jaxlib==0.7.2"):
+            start()
+    assert TARGET not in program()
+
+
+def test_importing_the_front_starts_no_backend() -> None:
+    code = (
+        "import sys; sys.path[:0] = sys.argv[1:]; import fastconv.jax as fj; fj.install(); "
+        "from jax._src import xla_bridge; print(xla_bridge.backends_are_initialized())"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *sys.path], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "False", done.stderr[-2000:]
