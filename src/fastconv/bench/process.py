@@ -42,7 +42,10 @@ class Contestant:
 
 
 class Worker:
-    """A contestant's process, started on first use and again after a kill. `generation` counts the starts."""
+    """A contestant's process, started on first use and again after a kill.
+
+    generation: how many of its processes have ended; what those had prepared is lost.
+    """
 
     def __init__(self, contestant: Contestant, threads: int, memory_limit: int) -> None:
         self.contestant = contestant
@@ -59,8 +62,8 @@ class Worker:
         # -P: a file of the user's folder that is called torch.py must not be taken for torch.
         command = [sys.executable, "-P", "-m", "fastconv.bench.worker", self.contestant.module, str(self.threads)]
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(self.threads))}
+        environment.pop("FASTCONV_JAX", None)  # plain JAX must stay plain
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment)
-        self.generation += 1
         self._pending = b""
         return self.receive(limit)
 
@@ -114,6 +117,7 @@ class Worker:
                 if stream is not None:
                     stream.close()
         self._process = None
+        self.generation += 1
 
     def _died(self) -> None:
         """Raises Died with what the process said last."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -26,27 +27,32 @@ def show(result: Mapping[str, Any], out: Console) -> None:
     """Prints heading, table (two when the console is too narrow for one), geometric means, losses and troubles."""
     table = lines(result)
     for text in _heading(result):
-        out.print(text)
+        out.print(text, markup=False)
     present = [c["name"] for c in result["contestants"] if c["absent"] is None]
     peers = [name for name in present if name not in OURS]
-    whole = _table(table, peers, summary=True)
     if not table:
         out.print("no row was measured")
         return
-    if out.measure(whole).minimum <= out.width:
-        out.print(whole)
-    else:
-        out.print(_table(table, [], summary=True))
-        out.print(_table(table, peers, summary=False))
+    tables = [_table(table, peers, summary=True)]
+    if _width(tables[0], out) > out.width:
+        tables = [_table(table, [], summary=True), _table(table, peers, summary=False)]
+    # A cell cut short would be worse than a line that the terminal wraps.
+    out.width = max(out.width, *(_width(part, out) for part in tables))
+    for part in tables:
+        out.print("", part, "", sep="\n")
     _verdict(result, table, out)
+
+
+def _width(table: Table, out: Console) -> int:
+    """Columns that a table needs to show every cell whole."""
+    return Measurement.get(out, out.options.update(width=10_000), table).maximum
 
 
 def _heading(result: Mapping[str, Any]) -> list[str]:
     machine, versions = result["machine"], result["versions"]
     cpu = f"{machine['cpu']}, {machine['isa']}, {machine['system']}"
-    texts = [
-        f"{cpu}; {result['threads']} of {machine['cores']} cores; fastconv {versions['fastconv']}, Python {versions['python']}; {result['date']}"
-    ]
+    texts = [f"{cpu}; {result['threads']} of {machine['cores']} cores; {result['date']}"]
+    texts.append(f"fastconv {versions['fastconv']}, Python {versions['python']}, NumPy {versions['numpy']}")
     there = [f"{c['name']} {c['version']}" for c in result["contestants"] if c["absent"] is None and c["name"] not in OURS]
     texts.append(f"peers: {', '.join(there) or 'none'}")
     texts += [f"absent: {c['name']} ({c['absent']})" for c in result["contestants"] if c["absent"] is not None]
@@ -57,7 +63,7 @@ def _heading(result: Mapping[str, Any]) -> list[str]:
 
 
 def _table(table: Sequence[Line], peers: Sequence[str], summary: bool) -> Table:
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False, show_edge=False)
     made.add_column("row", no_wrap=True)
     made.add_column("", no_wrap=True)
     if summary:

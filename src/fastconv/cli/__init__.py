@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs `fastconv ARGUMENTS` (default: those of the process) and exits: 0, 2 after a wrong argument, or the status of the program run."""
+    """Runs `fastconv ARGUMENTS` (default: the process's) and exits: 0, 2 after a wrong argument, or the status of the program run."""
     missing = [name for name in ("typer", "rich") if find_spec(name) is None]
     if missing:
         text = f"fastconv: the command line needs {' and '.join(missing)}; install them with: pip install 'fastconv[cli]'"

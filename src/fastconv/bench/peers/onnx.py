@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplemented_
 
 from fastconv.bench.cases import Case
 from fastconv.bench.peers.base import Form, Ready, Unsupported, flipped_taps
@@ -38,7 +39,10 @@ def _session(case: Case, direction: str, x: NDArray[Any], w: NDArray[Any]) -> Re
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = _threads
     options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(_model(case), options, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(_model(case), options, providers=["CPUExecutionProvider"])
+    except NotImplemented_ as error:
+        raise Unsupported(f"{case.op} of {case.dtype}") from error
     feed = {"x": x, "w": flipped_taps(w) if case.op == "convn" else w}
     return Ready(lambda: session.run(None, feed)[0], lambda y: np.asarray(y))
 
