@@ -17,7 +17,7 @@ constexpr double kScatter = 2.0;                 // cycles an output costs when 
 
 // Cycles of one depth step of a tile: two multiply-adds and two loads a cycle, and a latency of four.
 double tile_cycles(int rows, int vectors) {
-    return 0.25 + std::max({4.0, 0.5 * rows * vectors, 0.5 * (rows + vectors)});
+    return 0.5 + std::max({4.0, 0.5 * rows * vectors, 0.5 * (rows + vectors)});
 }
 
 template <class T>

@@ -30,6 +30,11 @@ struct Part {
     int64_t partial_size() const { return cut.splits > 1 ? cut.tasks() * block_size() : 0; }
 };
 
+// Where the lanes of a task's broadcast side go.
+struct Place {
+    int64_t out, feature;
+};
+
 // The ranges of one task.
 struct Task {
     int64_t group, row, rows, column, columns, block, blocks, split;  // block: depth blocks
@@ -67,24 +72,25 @@ public:
         if (shared_ > 0) pack_shared(executor);
         std::atomic<bool> exhausted{false};
         for_chunks(executor, tasks_, [&](int64_t task) {
-            T* local = static_cast<T*>(scratch(ScratchSlot::local, static_cast<size_t>(local_) * sizeof(T)));
+            void* local = scratch(ScratchSlot::local, static_cast<size_t>(local_));
             if (local == nullptr)
                 exhausted.store(true);
             else
                 run_task(task, local);
         });
-        if (exhausted.load()) return "out of memory";
-        if (partial_ > 0) sum_partials(executor);
-        return nullptr;
+        if (partial_ > 0 && !exhausted.load()) sum_partials(executor, &exhausted);
+        return exhausted.load() ? "out of memory" : nullptr;
     }
 
 private:
+    // Bytes: the panels and sums, each piece on a vector boundary, and the places.
     int64_t local_size(const Part<T>& part) const {
         const Blocking& c = part.cut;
         int64_t size = c.padded(c.row_block) * c.depth_block;
         if (!c.shared_rhs) size += c.padded(c.column_block) * c.depth_block;
         if (c.splits == 1) size += c.depth_blocks > 1 ? part.block_size() : int64_t{c.tile_rows} * c.vector_width();
-        return size + 3 * 16;  // each piece starts on a vector boundary
+        const int64_t broadcast = c.rows_in_vectors ? c.column_block : c.row_block;
+        return (size + 3 * 16) * static_cast<int64_t>(sizeof(T)) + broadcast * static_cast<int64_t>(sizeof(Place));
     }
 
     static T* align(T* from) { return reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(from) + 63) / 64 * 64); }
@@ -154,11 +160,28 @@ private:
         }
     }
 
-    void run_task(int64_t index, T* local) const {
+    // The places of a task's broadcast side.
+    void find_places(const Part<T>& part, const Task& t, Place* places) const {
+        const bool rows_in_vectors = part.cut.rows_in_vectors;
+        const int64_t count = rows_in_vectors ? t.columns : t.rows;
+        for (int64_t at = 0; at < count; at += kMaxLanes) {
+            const int lanes = static_cast<int>(std::min<int64_t>(kMaxLanes, count - at));
+            Lanes side;
+            if (rows_in_vectors)
+                column_lanes(part.lattice, t.column + at, lanes, &side);
+            else
+                row_lanes(part.lattice, part.traversal, t.row + at, lanes, &side);
+            for (int j = 0; j < lanes; ++j) places[at + j] = {side.out[j], rows_in_vectors ? side.feature[j] : 0};
+        }
+    }
+
+    void run_task(int64_t index, void* local) const {
         const Part<T>& part = part_of(index);
         const Blocking& c = part.cut;
         const Task t = task_of(part, index - part.first_task);
-        T* lhs_panels = align(local);
+        Place* places = static_cast<Place*>(local);
+        find_places(part, t, places);
+        T* lhs_panels = align(reinterpret_cast<T*>(places + (c.rows_in_vectors ? c.column_block : c.row_block)));
         T* rhs_panels = align(lhs_panels + c.padded(c.row_block) * c.depth_block);
         T* sums = c.shared_rhs ? rhs_panels : align(rhs_panels + c.padded(c.column_block) * c.depth_block);
         if (c.splits > 1) sums = partials_ + part.partial + (index - part.first_task) * part.block_size();
@@ -183,7 +206,7 @@ private:
                 T* sum = keep ? sums + tile.offset : sums;
                 tiles_.at(tile.rows, tile.width / c.lanes)(depth, broadcast + tile.row * depth, in_vectors + tile.lane * depth, sum, block > t.block);
             }, [&](const TileAt& tile, const Lanes& vector_side) {
-                if (store) store_tile(part, t, tile, vector_side, keep ? sums + tile.offset : sums);
+                if (store) store_tile(t, tile, vector_side, places + tile.row, c.rows_in_vectors, keep ? sums + tile.offset : sums);
             });
         }
     }
@@ -213,27 +236,20 @@ private:
     }
 
     // Bias, activation and the way out. `sum` holds tile.rows rows of tile.width lanes.
-    void store_tile(const Part<T>& part, const Task& t, const TileAt& tile, const Lanes& side, T* sum) const {
-        const Blocking& c = part.cut;
-        Lanes across;  // the broadcast side
-        if (c.rows_in_vectors)
-            column_lanes(part.lattice, t.column + tile.row, tile.rows, &across);
-        else
-            row_lanes(part.lattice, part.traversal, t.row + tile.row, tile.rows, &across);
+    void store_tile(const Task& t, const TileAt& tile, const Lanes& side, const Place* across, bool rows_in_vectors, T* sum) const {
         T* out = out_ + t.group * p_.out.outer[0];
         const int64_t first_feature = t.group * p_.features;
         T bias[kMaxLanes];
-        if (bias_ != nullptr && !c.rows_in_vectors)
+        if (bias_ != nullptr && !rows_in_vectors)
             for (int j = 0; j < tile.lanes; ++j) bias[j] = bias_[(first_feature + side.feature[j]) * p_.bias_stride];
         for (int m = 0; m < tile.rows; ++m) {
             T* row = sum + int64_t{m} * tile.width;
-            if (bias_ != nullptr && c.rows_in_vectors) bias[0] = bias_[(first_feature + across.feature[m]) * p_.bias_stride];
+            if (bias_ != nullptr && rows_in_vectors) bias[0] = bias_[(first_feature + across[m].feature) * p_.bias_stride];
             if (bias_ != nullptr || p_.activation != Activation::none)
-                finish_row<T>(row, tile.lanes, 1, bias_ == nullptr ? nullptr : bias, c.rows_in_vectors ? 0 : 1, p_.activation);
-            T* to = out + across.out[m];
+                finish_row<T>(row, tile.lanes, 1, bias_ == nullptr ? nullptr : bias, rows_in_vectors ? 0 : 1, p_.activation);
+            T* to = out + across[m].out;
             for (int j = 0; j < tile.lanes;) {
-                int end = j + 1;
-                while (end < tile.lanes && side.out[end] == side.out[end - 1] + 1) ++end;
+                const int end = side.out_end[j];
                 if (end - j >= 4)
                     std::memcpy(to + side.out[j], row + j, static_cast<size_t>(end - j) * sizeof(T));
                 else
@@ -244,12 +260,19 @@ private:
     }
 
     // Adds the parts of the depth of each block in order, whoever computed them.
-    void sum_partials(Executor& executor) const {
+    void sum_partials(Executor& executor, std::atomic<bool>* exhausted) const {
         for (const Part<T>& part : parts_) {
             const Blocking& c = part.cut;
             if (c.splits == 1) continue;
             for_chunks(executor, p_.groups * c.row_blocks * c.column_blocks, [&](int64_t block) {
+                // The block's own scratch is free by now: every task has been summed into partials.
+                Place* places = static_cast<Place*>(scratch(ScratchSlot::local, static_cast<size_t>(local_)));
+                if (places == nullptr) {
+                    exhausted->store(true);
+                    return;
+                }
                 const Task t = task_of(part, block * c.splits);
+                find_places(part, t, places);
                 T* sums = partials_ + part.partial + block * c.splits * part.block_size();
                 for_tiles(part, t, [&](const TileAt& tile) {
                     T* into = sums + tile.offset;
@@ -257,7 +280,7 @@ private:
                         const T* from = into + split * part.block_size();
                         for (int64_t j = 0; j < int64_t{tile.rows} * tile.width; ++j) into[j] += from[j];
                     }
-                }, [&](const TileAt& tile, const Lanes& side) { store_tile(part, t, tile, side, sums + tile.offset); });
+                }, [&](const TileAt& tile, const Lanes& side) { store_tile(t, tile, side, places + tile.row, c.rows_in_vectors, sums + tile.offset); });
             });
         }
     }

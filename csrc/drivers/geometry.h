@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
+#include <initializer_list>
+#include <utility>
 
 #include "problem.h"
 
@@ -18,6 +21,17 @@ inline int64_t gcd(int64_t a, int64_t b) {
         b = rest;
     }
     return a;
+}
+
+// The same problem with its axes in order of falling lhs stride, so that neighbours in memory come last.
+inline Problem sort_axes(const Problem& problem) {
+    Problem p = problem;
+    for (int i = 1; i < p.dims; ++i)
+        for (int j = i; j > 0 && std::abs(p.lhs.spatial[j - 1]) < std::abs(p.lhs.spatial[j]); --j) {
+            std::swap(p.axes[j - 1], p.axes[j]);
+            for (Operand* operand : {&p.lhs, &p.rhs, &p.out}) std::swap(operand->spatial[j - 1], operand->spatial[j]);
+        }
+    return p;
 }
 
 // The values first, first + step, ... (count of them), and the input index at the first one.

@@ -1,8 +1,5 @@
 #include "drivers/lattice.h"
 
-#include <cstdlib>
-#include <utility>
-
 #include "drivers/geometry.h"
 
 namespace fastconv {
@@ -59,17 +56,6 @@ std::vector<PhaseGroup> make_groups(const Axis& a, int64_t lhs_step, int64_t rhs
     return groups;
 }
 
-// Axes in order of falling lhs stride, so that neighbours in memory are neighbours in rows and depth.
-Problem sorted(const Problem& problem) {
-    Problem p = problem;
-    for (int i = 1; i < p.dims; ++i)
-        for (int j = i; j > 0 && std::abs(p.lhs.spatial[j - 1]) < std::abs(p.lhs.spatial[j]); --j) {
-            std::swap(p.axes[j - 1], p.axes[j]);
-            for (Operand* operand : {&p.lhs, &p.rhs, &p.out}) std::swap(operand->spatial[j - 1], operand->spatial[j]);
-        }
-    return p;
-}
-
 }  // namespace
 
 int64_t Lattice::rows() const {
@@ -85,7 +71,7 @@ int64_t Lattice::depth() const {
 }
 
 std::vector<Lattice> make_lattices(const Problem& problem) {
-    const Problem p = sorted(problem);
+    const Problem p = sort_axes(problem);
     std::vector<std::vector<PhaseGroup>> groups;
     for (int i = 0; i < p.dims; ++i) {
         groups.push_back(make_groups(p.axes[i], p.lhs.spatial[i], p.rhs.spatial[i], p.out.spatial[i]));

@@ -39,6 +39,11 @@ void for_pieces(const Loops& loops, int64_t first, int64_t depth, Body&& body) {
     }
 }
 
+void find_neighbours(Lanes* lanes) {
+    for (int j = lanes->count - 1; j >= 0; --j)
+        lanes->out_end[j] = j + 1 < lanes->count && lanes->out[j + 1] == lanes->out[j] + 1 ? lanes->out_end[j + 1] : j + 1;
+}
+
 // Closes a run before every lane for which joins(lane) is false.
 template <class Joins>
 void find_runs(Lanes* lanes, Joins&& joins) {
@@ -113,10 +118,12 @@ Traversal::Traversal(const Lattice& lattice) {
 }
 
 void row_lanes(const Lattice& lattice, const Traversal& traversal, int64_t first, int count, Lanes* lanes) {
+    const Loop& inner = traversal.rows.inner();
+    const int last = traversal.rows.count - 1;
     int64_t digits[kMaxDims + 1];
     traversal.rows.split(first, digits);
     lanes->count = count;
-    for (int j = 0; j < count; ++j) {
+    for (int j = 0; j < count;) {  // stretches of the innermost loop
         int64_t start = lattice.lhs, out = 0;
         int64_t position[kMaxDims] = {};
         for (int i = 0; i < traversal.rows.count; ++i) {
@@ -125,11 +132,21 @@ void row_lanes(const Lattice& lattice, const Traversal& traversal, int64_t first
             out += digits[i] * loop.out;
             if (loop.axis >= 0) position[loop.axis] = digits[i] * lattice.axes[loop.axis].q_input + lattice.axes[loop.axis].input;
         }
-        lanes->start[j] = start;
-        lanes->out[j] = out;
-        for (int i = 0; i < traversal.checked; ++i) lanes->position[i][j] = position[traversal.checked_axes[i]];
+        const int stop = static_cast<int>(std::min<int64_t>(count, j + inner.extent - digits[last]));
+        for (int lane = j; lane < stop; ++lane) {
+            lanes->start[lane] = start + (lane - j) * inner.lhs;
+            lanes->out[lane] = out + (lane - j) * inner.out;
+        }
+        for (int i = 0; i < traversal.checked; ++i) {
+            const int axis = traversal.checked_axes[i];
+            const int64_t step = axis == inner.axis ? lattice.axes[axis].q_input : 0;
+            for (int lane = j; lane < stop; ++lane) lanes->position[i][lane] = position[axis] + (lane - j) * step;
+        }
+        digits[last] += stop - j - 1;
         traversal.rows.advance(digits);
+        j = stop;
     }
+    find_neighbours(lanes);
     const int along = check_of(traversal, traversal.rows.inner().axis);
     find_runs(lanes, [&](int j) {
         for (int i = 0; i < traversal.checked; ++i)
@@ -146,6 +163,7 @@ void column_lanes(const Lattice& lattice, int64_t first, int count, Lanes* lanes
         lanes->out[j] = column.out;
         lanes->feature[j] = column.feature;
     }
+    find_neighbours(lanes);
     find_runs(lanes, [](int) { return true; });
 }
 

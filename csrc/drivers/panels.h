@@ -49,6 +49,7 @@ struct Lanes {
     int64_t start[kMaxLanes];
     int64_t position[kMaxDims][kMaxLanes];
     int64_t out[kMaxLanes];
+    int out_end[kMaxLanes];  // where the stretch of neighbouring outputs that holds a lane ends
     int64_t feature[kMaxLanes];  // of a column; unused for rows
 };
 

@@ -2,8 +2,8 @@
 
 namespace fastconv {
 
-#define FASTCONV_DECLARE(isa)               \
-    namespace tile_##isa {                  \
+#define FASTCONV_DECLARE(isa) \
+    namespace tile_##isa { \
         const TileKernels<float>& floats(); \
         const TileKernels<double>& doubles(); \
     }

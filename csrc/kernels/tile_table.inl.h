@@ -1,47 +1,25 @@
-// The rows of kernels.inc that belong to the including file's ISA, as tables. The file defines FASTCONV_TILE_<its isa> as
-// FASTCONV_TILE_HERE before it includes this.
+// The tile kernels of this ISA out of kernels.inc, as tables; included after only_here.inl.h and tile.inl.h.
 
-#if !defined(FASTCONV_TILE_scalar)
-#define FASTCONV_TILE_scalar(element, rows, vectors)
-#endif
-#if !defined(FASTCONV_TILE_avx2)
-#define FASTCONV_TILE_avx2(element, rows, vectors)
-#endif
-#if !defined(FASTCONV_TILE_avx512)
-#define FASTCONV_TILE_avx512(element, rows, vectors)
-#endif
-#if !defined(FASTCONV_TILE_neon)
-#define FASTCONV_TILE_neon(element, rows, vectors)
-#endif
-#define FASTCONV_TILE_HERE(element, rows, vectors) FASTCONV_ROW_##element(rows, vectors)
-
-static const TileKernel<float> kFloatRows[] = {
-#define FASTCONV_TILE(isa, element, rows, vectors) FASTCONV_TILE_##isa(element, rows, vectors)
-#define FASTCONV_ROW_float(rows, vectors) {rows, vectors, tile<float, rows, vectors>},
-#define FASTCONV_ROW_double(rows, vectors)
+static const TileKernel<float> kFloatTiles[] = {
+#define FASTCONV_ROW_float(...) __VA_ARGS__
+#define FASTCONV_ROW_double(...)
+#define FASTCONV_TILE(isa, element, rows, vectors) FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, vectors, tile<element, rows, vectors>}, ))
 #include "kernels/kernels.inc"
 #undef FASTCONV_ROW_float
 #undef FASTCONV_ROW_double
 };
-
-static const TileKernel<double> kDoubleRows[] = {
-#define FASTCONV_TILE(isa, element, rows, vectors) FASTCONV_TILE_##isa(element, rows, vectors)
-#define FASTCONV_ROW_float(rows, vectors)
-#define FASTCONV_ROW_double(rows, vectors) {rows, vectors, tile<double, rows, vectors>},
+static const TileKernel<double> kDoubleTiles[] = {
+#define FASTCONV_ROW_double(...) __VA_ARGS__
+#define FASTCONV_ROW_float(...)
+#define FASTCONV_TILE(isa, element, rows, vectors) FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, vectors, tile<element, rows, vectors>}, ))
 #include "kernels/kernels.inc"
-#undef FASTCONV_ROW_float
 #undef FASTCONV_ROW_double
+#undef FASTCONV_ROW_float
 };
 
-static const TileKernels<float> kFloat = {
-    kLanes<float>,
-    kFloatRows,
-    sizeof(kFloatRows) / sizeof(kFloatRows[0]),
-    {side_by_side<float>, transposed<float>, gathered<float>},
-};
-static const TileKernels<double> kDouble = {
-    kLanes<double>,
-    kDoubleRows,
-    sizeof(kDoubleRows) / sizeof(kDoubleRows[0]),
-    {side_by_side<double>, transposed<double>, gathered<double>},
-};
+template <class T, int Count>
+static constexpr TileKernels<T> tile_kernel_set(const TileKernel<T> (&tiles)[Count]) {
+    return {kLanes<T>, tiles, Count, {side_by_side<T>, transposed<T>, gathered<T>}};
+}
+static const TileKernels<float> kFloat = tile_kernel_set(kFloatTiles);
+static const TileKernels<double> kDouble = tile_kernel_set(kDoubleTiles);

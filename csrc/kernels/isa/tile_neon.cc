@@ -5,11 +5,12 @@
 
 namespace fastconv::tile_neon {
 namespace {
-#include "kernels/indices.inl.h"
-#include "kernels/vector.inl.h"
 // clang-format off: the order matters
+#define FASTCONV_IF_neon FASTCONV_HERE
+#include "kernels/only_here.inl.h"
+#include "kernels/vector.inl.h"
+#include "kernels/indices.inl.h"
 #include "kernels/tile.inl.h"
-#define FASTCONV_TILE_neon FASTCONV_TILE_HERE
 #include "kernels/tile_table.inl.h"
 // clang-format on
 }  // namespace

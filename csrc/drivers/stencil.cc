@@ -1,0 +1,345 @@
+// Few channels in and out (images, volumes, signals): vectors along the innermost axis, several rows of outputs in registers,
+// every input vector loaded once per tap column and used by all rows it meets. A task copies its piece of the input, padded,
+// into cache-sized scratch first: any layout, stride and padding is then the same case.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "base/scratch.h"
+#include "drivers/drivers.h"
+#include "drivers/epilogue.h"
+#include "drivers/geometry.h"
+#include "drivers/stencil_plan.h"
+
+namespace fastconv {
+namespace {
+
+constexpr int kMaxTaps = 8, kMaxRows = 16, kMaxVectors = 2;
+constexpr int64_t kChunkProducts = 1 << 16;  // work below which a thread is not worth waking
+
+// The kernels of one tile shape family: by rows and taps.
+template <class T>
+struct StencilSet {
+    StencilSet(const StencilKernels<T>& kernels, int vectors_wanted) : lanes(kernels.lanes), vectors(vectors_wanted) {
+        for (int i = 0; i < kernels.stencil_count; ++i) {
+            const StencilKernel<T>& kernel = kernels.stencils[i];
+            if (kernel.vectors != vectors) continue;
+            table[kernel.rows][kernel.taps] = kernel.run;
+            max_rows = std::max(max_rows, kernel.rows);
+        }
+    }
+    // The most rows a tile can have out of `left`.
+    int rows_for(int64_t left) const {
+        int rows = static_cast<int>(std::min<int64_t>(left, max_rows));
+        while (table[rows][1] == nullptr) --rows;
+        return rows;
+    }
+    int lanes, vectors, max_rows = 0;
+    StencilFunction<T> table[kMaxRows + 1][kMaxTaps + 1] = {};
+};
+
+template <class T>
+int max_taps(const StencilKernels<T>& kernels) {
+    int taps = 0;
+    for (int i = 0; i < kernels.stencil_count; ++i) taps = std::max(taps, kernels.stencils[i].taps);
+    return taps;
+}
+
+template <class T>
+class Stencil {
+public:
+    Stencil(const Problem& problem, const StencilPlan& plan, const Buffers& buffers)
+        : p(problem), s(plan), set_(stencil_kernels<T>(current_isa()), plan.vectors), lhs_(static_cast<const T*>(buffers.lhs.data)),
+          rhs_(static_cast<const T*>(buffers.rhs.data)), bias_(problem.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr),
+          out_(static_cast<T*>(buffers.out.data)) {}
+
+    const char* run(Executor& executor) {
+        const int64_t weights = p.groups * p.features * s.groups_per_feature * s.group_weights;
+        weights_ = static_cast<T*>(scratch(ScratchSlot::shared, static_cast<size_t>(weights) * sizeof(T)));
+        if (weights_ == nullptr) return "out of memory";
+        pack_weights();
+        const int64_t tasks = p.groups * p.batch * s.far_outputs * s.plane_blocks * s.row_blocks * s.lane_blocks;
+        const int64_t products = p.features * s.groups_per_feature * s.group_weights * s.plane_block * s.row_block * s.lane_block;
+        const int64_t grain = std::max<int64_t>(1, kChunkProducts / std::max<int64_t>(1, products));
+        std::atomic<bool> exhausted{false};
+        for_chunks(executor, ceil_div(tasks, grain), [&](int64_t chunk) {
+            char* local = static_cast<char*>(scratch(ScratchSlot::local, local_bytes()));
+            if (local == nullptr) {
+                exhausted.store(true);
+                return;
+            }
+            const int64_t end = std::min(tasks, (chunk + 1) * grain);
+            for (int64_t task = chunk * grain; task < end; ++task) run_task(task, local);
+        });
+        return exhausted.load() ? "out of memory" : nullptr;
+    }
+
+private:
+    // The outputs of a task, and the input index of its scratch's first element on each axis.
+    struct Block {
+        int64_t group, image;
+        int64_t plane, planes, row, rows, lane, lanes;
+        int64_t far_at[kMaxDims];
+    };
+
+    size_t local_bytes() const {
+        const size_t lists = static_cast<size_t>(s.groups_per_feature) * (2 * sizeof(int64_t) + sizeof(T*));
+        return static_cast<size_t>(s.scratch_elements(p.channels) + 4 * 64) * sizeof(T) + lists;
+    }
+
+    int64_t outer_kernel(int axis) const { return axis < 0 ? 1 : p.axes[axis].kernel; }
+
+    // Weights by group, feature, channel, far tap, plane tap, then chunk, shift, row tap: the order in which kernels read.
+    void pack_weights() const {
+        const int64_t planes = outer_kernel(s.plane);
+        T* to = weights_;
+        for (int64_t feature = 0; feature < p.groups * p.features; ++feature)
+            for (int64_t c = 0; c < p.channels; ++c)
+                for (int64_t outer = 0; outer < s.far_taps * planes; ++outer) {
+                    const T* from = rhs_ + p.rhs.offset + feature / p.features * p.rhs.outer[0] + feature % p.features * p.rhs.outer[1] + c * p.rhs.outer[2];
+                    int64_t index = outer;
+                    if (s.plane >= 0) from += index % planes * p.rhs.spatial[s.plane];
+                    index /= planes;
+                    for (int i = s.far - 1; i >= 0; --i) {
+                        from += index % p.axes[i].kernel * p.rhs.spatial[i];
+                        index /= p.axes[i].kernel;
+                    }
+                    const int64_t lane_step = p.rhs.spatial[s.lane];
+                    const int64_t row_step = s.flat ? int64_t{set_.lanes} * lane_step : p.rhs.spatial[s.row];
+                    for (const StencilChunk& chunk : s.chunks)
+                        for (int64_t q = chunk.first_shift; q < chunk.first_shift + chunk.shifts; ++q)
+                            for (int64_t h = chunk.first_row_tap; h < chunk.first_row_tap + chunk.taps; ++h) *to++ = from[q * lane_step + h * row_step];
+                }
+    }
+
+    Block block_of(int64_t task) const {
+        Block b;
+        b.lane = task % s.lane_blocks * s.lane_block;
+        task /= s.lane_blocks;
+        b.lanes = std::min(s.lane_block, p.axes[s.lane].out - b.lane);
+        b.row = task % s.row_blocks * s.row_block;
+        task /= s.row_blocks;
+        b.rows = s.row < 0 ? 1 : std::min(s.row_block, p.axes[s.row].out - b.row);
+        b.plane = task % s.plane_blocks * s.plane_block;
+        task /= s.plane_blocks;
+        b.planes = s.plane < 0 ? 1 : std::min(s.plane_block, p.axes[s.plane].out - b.plane);
+        for (int i = s.far - 1; i >= 0; --i) {
+            b.far_at[i] = task % p.axes[i].out;
+            task /= p.axes[i].out;
+        }
+        b.image = task % p.batch;
+        b.group = task / p.batch;
+        return b;
+    }
+
+    // Input index on an axis of output `at` with tap `k`, and whether it exists.
+    int64_t input(int axis, int64_t at, int64_t k) const { return at * p.axes[axis].stride + k * p.axes[axis].rhs_dilation - p.axes[axis].lo; }
+    bool inside(int axis, int64_t index) const { return index >= 0 && index < p.axes[axis].size; }
+
+    // Input offset of a far tap combination, or -1 when it falls on padding.
+    bool far_offset(const Block& b, int64_t tap, int64_t* offset) const {
+        *offset = 0;
+        for (int i = s.far - 1; i >= 0; --i) {
+            const int64_t index = input(i, b.far_at[i], tap % p.axes[i].kernel);
+            if (!inside(i, index)) return false;
+            *offset += index * p.lhs.spatial[i];
+            tap /= p.axes[i].kernel;
+        }
+        return true;
+    }
+
+    void copy_row(const T* from, int64_t first, T* to) const {
+        const Axis& lane = p.axes[s.lane];
+        const int64_t step = p.lhs.spatial[s.lane];
+        for (int64_t phase = 0; phase < lane.stride; ++phase, to += s.phase_pitch) {
+            // to[t] = from[(first + phase + t * stride) * step] where that exists
+            const int64_t base = first + phase;
+            const int64_t begin = std::min(s.phase_pitch, std::max<int64_t>(0, ceil_div(-base, lane.stride)));
+            const int64_t end = std::max(begin, std::min(s.phase_pitch, ceil_div(lane.size - base, lane.stride)));
+            std::memset(to, 0, static_cast<size_t>(begin) * sizeof(T));
+            const T* source = from + base * step;
+            const int64_t move = lane.stride * step;
+            if (move == 1)
+                std::memcpy(to + begin, source + begin, static_cast<size_t>(end - begin) * sizeof(T));
+            else
+                for (int64_t t = begin; t < end; ++t) to[t] = source[t * move];
+            std::memset(to + end, 0, static_cast<size_t>(s.phase_pitch - end) * sizeof(T));
+        }
+    }
+
+    void copy_input(const Block& b, T* to) const {
+        const T* image = lhs_ + p.lhs.offset + b.group * p.lhs.outer[0] + b.image * p.lhs.outer[1];
+        const int64_t first_lane = input(s.lane, b.lane, 0);
+        const int64_t first_row = s.row < 0 ? 0 : input(s.row, b.row, 0), first_plane = s.plane < 0 ? 0 : input(s.plane, b.plane, 0);
+        const int64_t rows = s.row < 0 ? 1 : (b.rows - 1) * p.axes[s.row].stride + (p.axes[s.row].kernel - 1) * p.axes[s.row].rhs_dilation + 1;
+        for (int64_t c = 0; c < p.channels; ++c)
+            for (int64_t tap = 0; tap < s.far_taps; ++tap) {
+                T* block = to + (c * s.far_taps + tap) * s.planes * s.plane_size();
+                int64_t far;
+                if (!far_offset(b, tap, &far)) continue;
+                const T* source = image + c * p.lhs.outer[2] + far;
+                for (int64_t z = 0; z < s.planes; ++z) {
+                    if (s.plane >= 0 && !inside(s.plane, first_plane + z)) continue;
+                    const T* plane = source + (s.plane < 0 ? 0 : (first_plane + z) * p.lhs.spatial[s.plane]);
+                    T* place = block + z * s.plane_size();
+                    for (int64_t y = 0; y < rows; ++y, place += s.pitch) {
+                        if (s.row >= 0 && !inside(s.row, first_row + y))
+                            std::memset(place, 0, static_cast<size_t>(s.pitch) * sizeof(T));
+                        else
+                            copy_row(plane + (s.row < 0 ? 0 : (first_row + y) * p.lhs.spatial[s.row]), first_lane, place);
+                    }
+                }
+            }
+    }
+
+    // What one feature of one plane of a task needs.
+    struct Feature {
+        StencilArguments<T> arguments;  // groups and their offsets; weights are those of chunk 0
+        const T** weight;
+        const T* in;
+        T* out;
+        const T* bias;
+    };
+
+    void run_task(int64_t task, char* local) const {
+        const Block b = block_of(task);
+        int64_t* offset = reinterpret_cast<int64_t*>(local);
+        int64_t* first_weight = offset + s.groups_per_feature;
+        const T** weight = reinterpret_cast<const T**>(first_weight + s.groups_per_feature);
+        T* in = reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(weight + s.groups_per_feature) + 63) / 64 * 64);
+        copy_input(b, in);
+        for (int64_t z = 0; z < b.planes; ++z) {
+            // The channels and outer taps that meet data: padding planes are never multiplied.
+            int64_t groups = 0;
+            for (int64_t c = 0; c < p.channels; ++c)
+                for (int64_t tap = 0; tap < s.far_taps; ++tap) {
+                    int64_t far;
+                    if (!far_offset(b, tap, &far)) continue;
+                    for (int64_t k = 0; k < outer_kernel(s.plane); ++k) {
+                        int64_t plane = 0;
+                        if (s.plane >= 0) {
+                            if (!inside(s.plane, input(s.plane, b.plane + z, k))) continue;
+                            plane = z * p.axes[s.plane].stride + k * p.axes[s.plane].rhs_dilation;
+                        }
+                        offset[groups] = ((c * s.far_taps + tap) * s.planes + plane) * s.plane_size();
+                        first_weight[groups++] = ((c * s.far_taps + tap) * outer_kernel(s.plane) + k) * s.group_weights;
+                    }
+                }
+            for (int64_t o = 0; o < p.features; ++o) {
+                const int64_t feature = b.group * p.features + o;
+                const T* base = weights_ + feature * s.groups_per_feature * s.group_weights;
+                for (int64_t g = 0; g < groups; ++g) weight[g] = base + first_weight[g];
+                int64_t to = p.out.offset + b.group * p.out.outer[0] + b.image * p.out.outer[1] + o * p.out.outer[2];
+                for (int i = 0; i < s.far; ++i) to += b.far_at[i] * p.out.spatial[i];
+                if (s.plane >= 0) to += (b.plane + z) * p.out.spatial[s.plane];
+                if (s.row >= 0) to += b.row * p.out.spatial[s.row];
+                to += b.lane * p.out.spatial[s.lane];
+                Feature f;
+                f.arguments.groups = groups;
+                f.arguments.offset = offset;
+                f.weight = weight;
+                f.in = in;
+                f.out = out_ + to;
+                f.bias = bias_ == nullptr ? nullptr : bias_ + feature * p.bias_stride;
+                if (s.flat)
+                    sweep_flat(b, f);
+                else
+                    sweep_rows(b, f);
+            }
+        }
+    }
+
+    // Tiles of rows x vectors. The last ones are moved back over finished outputs where there is room, else cut off on the way out.
+    void sweep_rows(const Block& b, Feature& f) const {
+        const int64_t width = int64_t{set_.vectors} * set_.lanes;
+        for (int64_t y = 0; y < b.rows;) {
+            int rows = set_.rows_for(b.rows - y);
+            int64_t top = y;
+            if (rows < set_.max_rows && b.rows >= set_.max_rows) {
+                rows = set_.max_rows;
+                top = b.rows - rows;
+            }
+            for (int64_t x = 0; x < b.lanes; x += width) {
+                const int64_t left = b.lanes >= width ? std::min(x, b.lanes - width) : x;
+                const int64_t valid = std::min(width, b.lanes - left);
+                tile(f, rows, f.in + top * s.row_step + left, f.out + top * p.out.spatial[s.row] + left * p.out.spatial[s.lane], p.out.spatial[s.row],
+                     valid, valid == width);
+            }
+            y = top + rows;
+        }
+    }
+
+    // A flat stencil's rows are stretches of one vector of the lane axis.
+    void sweep_flat(const Block& b, Feature& f) const {
+        const int64_t lanes = set_.lanes, step = p.out.spatial[s.lane];
+        for (int64_t x = 0; x < b.lanes;) {
+            const int64_t whole = (b.lanes - x) / lanes;
+            const int rows = whole > 0 ? set_.rows_for(whole) : 1;
+            const int64_t left = whole == 0 && b.lanes >= lanes ? b.lanes - lanes : x;
+            const int64_t valid = std::min(lanes, b.lanes - left);
+            tile(f, rows, f.in + left, f.out + left * step, lanes * step, valid, valid == lanes);
+            x = left + rows * lanes;
+        }
+    }
+
+    void tile(Feature& f, int rows, const T* in, T* out, int64_t out_step, int64_t valid, bool whole) const {
+        const int64_t width = int64_t{set_.vectors} * set_.lanes, step = p.out.spatial[s.lane];
+        const bool direct = whole && step == 1;
+        T buffer[kMaxRows * kMaxVectors * 16];
+        StencilArguments<T>& a = f.arguments;
+        a.weight = f.weight;
+        a.out = direct ? out : buffer;
+        a.out_step = direct ? out_step : width;
+        a.accumulate = false;
+        int64_t moved = 0;  // the weight pointers stand at this chunk's
+        for (const StencilChunk& chunk : s.chunks) {
+            for (int64_t g = 0; g < a.groups; ++g) f.weight[g] += chunk.weight - moved;
+            moved = chunk.weight;
+            a.shifts = chunk.shifts;
+            a.shift = s.shifts.data() + chunk.first_shift;
+            a.row_step = s.row_step;
+            a.in = in + chunk.first_row_tap * s.tap_step;
+            set_.table[rows][chunk.taps](a);
+            a.accumulate = true;
+        }
+        for (int64_t g = 0; g < a.groups; ++g) f.weight[g] -= moved;
+        if (f.bias != nullptr || p.activation != Activation::none)
+            for (int r = 0; r < rows; ++r) finish_row<T>(a.out + r * a.out_step, valid, 1, f.bias, 0, p.activation);
+        if (direct) return;
+        for (int r = 0; r < rows; ++r)
+            for (int64_t j = 0; j < valid; ++j) out[r * out_step + j * step] = buffer[r * width + j];
+    }
+
+    const Problem p;
+    const StencilPlan& s;
+    const StencilSet<T> set_;
+    const T* lhs_;
+    const T* rhs_;
+    const T* bias_;
+    T* out_;
+    T* weights_ = nullptr;
+};
+
+template <class T>
+const char* run_stencil_as(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    const StencilKernels<T>& kernels = stencil_kernels<T>(current_isa());
+    const Problem sorted = sort_axes(problem);
+    for (int64_t extent : {sorted.groups, sorted.batch, sorted.features})
+        if (extent == 0) return nullptr;
+    for (int i = 0; i < sorted.dims; ++i)
+        if (sorted.axes[i].out == 0) return nullptr;
+    StencilPlan plan;
+    if (const char* why = plan_stencil(sorted, kernels.lanes, max_taps(kernels), &plan)) return why;
+    return Stencil<T>(sorted, plan, buffers).run(executor);
+}
+
+}  // namespace
+
+const char* run_stencil(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    if (problem.dtype != problem.out_dtype) return "stencil: the output type must be the operands'";
+    if (problem.dtype == Dtype::f32) return run_stencil_as<float>(problem, buffers, executor);
+    if (problem.dtype == Dtype::f64) return run_stencil_as<double>(problem, buffers, executor);
+    return "stencil: f32 and f64 only";
+}
+
+}  // namespace fastconv

@@ -1,0 +1,20 @@
+// Stencil kernels for avx2.
+#include "kernels/stencil.h"
+
+#include <immintrin.h>
+
+namespace fastconv::stencil_avx2 {
+namespace {
+// clang-format off: the order matters
+#define FASTCONV_IF_avx2 FASTCONV_HERE
+#include "kernels/only_here.inl.h"
+#include "kernels/vector.inl.h"
+#include "kernels/stencil.inl.h"
+#include "kernels/stencil_table.inl.h"
+// clang-format on
+}  // namespace
+
+const StencilKernels<float>& floats() { return kFloat; }
+const StencilKernels<double>& doubles() { return kDouble; }
+
+}  // namespace fastconv::stencil_avx2

@@ -1,0 +1,18 @@
+// Stencil kernels for scalar.
+#include "kernels/stencil.h"
+
+namespace fastconv::stencil_scalar {
+namespace {
+// clang-format off: the order matters
+#define FASTCONV_IF_scalar FASTCONV_HERE
+#include "kernels/only_here.inl.h"
+#include "kernels/vector.inl.h"
+#include "kernels/stencil.inl.h"
+#include "kernels/stencil_table.inl.h"
+// clang-format on
+}  // namespace
+
+const StencilKernels<float>& floats() { return kFloat; }
+const StencilKernels<double>& doubles() { return kDouble; }
+
+}  // namespace fastconv::stencil_scalar
