@@ -21,7 +21,7 @@ conv = jax.lax.conv_general_dilated
 NO_XLA = Algorithm("xla", -1, lambda problem, machine: "left out by a test", lambda problem, machine: 0.0, lambda problem, machine: 0)
 
 
-@pytest.fixture()
+@pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The planner always prefers the engine; x64 is on; records start empty."""
     monkeypatch.setattr(lowering, "XLA", NO_XLA)
@@ -52,14 +52,16 @@ def cast(tree: Any, dtype: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.astype(dtype), tree)
 
 
-def agree(function: Callable[..., Any], *trials: tuple[tuple[Any, ...], bool]) -> None:
+def agree(function: Callable[..., Any], *trials: tuple[tuple[Any, ...], bool], reference: Callable[..., Any] | None = None) -> None:
     """Holds `function` on the engine against plain XLA in double precision, for trials (arguments, exact) of the same shapes.
+
+    reference: what plain XLA runs, when it is not `function` itself.
 
     `function` returns a tree of arrays, each a sum of products of its arguments' elements: applied to ones it counts the products
     behind each output, applied to absolute values it gives the size of their sum, and both together bound the error.
     exact: the arguments are small integers, so nothing is rounded.
     """
-    plain, accelerated = jax.jit(lambda *values: function(*values)), jax.jit(lambda *values: function(*values))
+    plain, accelerated = jax.jit(lambda *values: (reference or function)(*values)), jax.jit(lambda *values: function(*values))
     records.clear()
     for arguments, exact in trials:
         wide = cast(arguments, np.float64)
@@ -87,9 +89,7 @@ def _compare(name: str, dtype: Any, exact: bool, ours: Any, theirs: Any, count: 
 def draw(shapes: dict[str, tuple[int, ...]], dtype: str, exact: bool, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
     """Named arrays: normal numbers, or integers from -2 to 2."""
     rng = np.random.default_rng(seed)
-    return {
-        name: (rng.integers(-2, 3, shape) if exact else rng.standard_normal(shape)).astype(dtype) for name, shape in shapes.items()
-    }
+    return {name: (rng.integers(-2, 3, shape) if exact else rng.standard_normal(shape)).astype(dtype) for name, shape in shapes.items()}
 
 
 __all__ = ["NO_XLA", "agree", "all_on_engine", "cast", "conv", "draw", "engine", "jax", "records", "x64"]

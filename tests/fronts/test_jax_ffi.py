@@ -50,17 +50,24 @@ def mutations(words: tuple[int, ...]) -> list[tuple[int, ...]]:
     for position, word in enumerate(words):
         changed += [(*words[:position], value, *words[position + 1 :]) for value in {*VALUES, word - 1, word + 1, -word} - {word}]
     counted = [(words[0], length, *words[2:length]) for length in range(2, len(words))]
-    return [*changed, *(words[:length] for length in range(1, len(words))), *counted, (*words, 0), (*words[:1], len(words) + 1, *words[2:], 0)]
+    return [
+        *changed,
+        *(words[:length] for length in range(1, len(words))),
+        *counted,
+        (*words, 0),
+        (*words[:1], len(words) + 1, *words[2:], 0),
+    ]
 
 
 def survives(words: tuple[int, ...], arrays: list[Any], shape: tuple[int, ...]) -> bool:
     """True when the call ran (the words happened to describe another problem inside the same buffers), False on a clean error."""
     try:
         call(words, arrays, shape)
+        return True
     except Exception as error:
-        assert "fastconv" in str(error), error
-        return False
-    return True
+        message = str(error)
+    assert "fastconv" in message
+    return False
 
 
 def test_the_words_as_they_are_run() -> None:

@@ -145,9 +145,10 @@ mesh = jax.sharding.Mesh(np.array(jax.devices()), ("batch",))
 spec = jax.sharding.PartitionSpec
 sharded = jax.device_put(x, jax.sharding.NamedSharding(mesh, spec("batch")))
 whole = jax.device_put(w, jax.sharding.NamedSharding(mesh, spec()))
+split = (spec("batch"), spec())
 runs = {
     "jit": lambda: jax.jit(local)(sharded, whole),
-    "shard_map": lambda: jax.jit(jax.shard_map(local, mesh=mesh, in_specs=(spec("batch"), spec()), out_specs=spec("batch")))(sharded, whole),
+    "shard_map": lambda: jax.jit(jax.shard_map(local, mesh=mesh, in_specs=split, out_specs=split[0]))(sharded, whole),
     "pmap": lambda: jax.pmap(local, in_axes=(0, None))(x.reshape(4, 2, 3, 9, 9), w).reshape(expected.shape),
     "one of four": lambda: jax.jit(local)(jax.device_put(x, jax.devices()[2]), jax.device_put(w, jax.devices()[2])),
 }

@@ -145,7 +145,7 @@ def test_a_library_without_xla_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_core, "has_xla", lambda: False)
     monkeypatch.setattr(switch, "_registered", False)
     for start in (fj.install, fj.accelerate().__enter__):
-        with pytest.raises(RuntimeError, match="built without XLA's FFI headers.*jaxlib==0.7.2"):
+        with pytest.raises(RuntimeError, match=r"built without XLA's FFI headers.*jaxlib==0\.7\.2"):
             start()
     assert TARGET not in program()
 

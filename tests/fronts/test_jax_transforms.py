@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +20,7 @@ class Case(NamedTuple):
     strides: tuple[int, ...] = (1, 1)
     padding: Any = "SAME"
     numbers: tuple[str, str, str] | None = None
-    options: dict[str, Any] = {}
+    options: Mapping[str, Any] = MappingProxyType({})
 
     def __call__(self, x: Any, w: Any) -> Any:
         return conv(x, w, self.strides, self.padding, dimension_numbers=self.numbers, **self.options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from inspect import Signature, signature
 from typing import Any
 
 import jax
@@ -23,6 +24,18 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def _like(function: Callable[..., Any]) -> Callable[[Callable[..., jax.Array]], Callable[..., jax.Array]]:
+    """Shows a function of the installed jax.lax's signature on ours, with bias and activation added."""
+
+    def decorate(ours: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+        extra = [parameter for parameter in signature(ours).parameters.values() if parameter.name in ("bias", "activation")]
+        ours.__signature__ = Signature([*signature(function).parameters.values(), *extra])  # pyright: ignore[reportFunctionMemberAccess]
+        return ours
+
+    return decorate
+
+
+@_like(jax.lax.conv_general_dilated)
 def conv_general_dilated(lhs: Any, rhs: Any, *args: Any, bias: Any = None, activation: str | None = None, **options: Any) -> jax.Array:
     """jax.lax.conv_general_dilated, computed by the engine where it is modelled faster than XLA.
 
@@ -44,6 +57,7 @@ def conv_general_dilated(lhs: Any, rhs: Any, *args: Any, bias: Any = None, activ
     return _call(jax.lax.conv_general_dilated, lhs, rhs, args, options, bias, activation)
 
 
+@_like(jax.lax.conv)
 def conv(lhs: Any, rhs: Any, *args: Any, bias: Any = None, activation: str | None = None, **options: Any) -> jax.Array:
     """jax.lax.conv (N C spatial, O I spatial) with `conv_general_dilated`'s bias and activation.
 
@@ -58,6 +72,7 @@ def conv(lhs: Any, rhs: Any, *args: Any, bias: Any = None, activation: str | Non
     return _call(jax.lax.conv, lhs, rhs, args, options, bias, activation)
 
 
+@_like(jax.lax.conv_transpose)
 def conv_transpose(lhs: Any, rhs: Any, *args: Any, bias: Any = None, activation: str | None = None, **options: Any) -> jax.Array:
     """jax.lax.conv_transpose with `conv_general_dilated`'s bias and activation.
 
@@ -72,6 +87,7 @@ def conv_transpose(lhs: Any, rhs: Any, *args: Any, bias: Any = None, activation:
     return _call(jax.lax.conv_transpose, lhs, rhs, args, options, bias, activation)
 
 
+@_like(jax.lax.conv_with_general_padding)
 def conv_with_general_padding(lhs: Any, rhs: Any, *args: Any, bias: Any = None, activation: str | None = None, **options: Any) -> jax.Array:
     """jax.lax.conv_with_general_padding with `conv_general_dilated`'s bias and activation.
 

@@ -31,7 +31,8 @@ def run_script(path: str, argv: Sequence[str], report: str | None = None) -> Non
         _run(lambda: runpy.run_path(path, run_name="__main__"), [path, *argv], report)
     else:
         _prepare(os.path.dirname(os.path.realpath(path)), report)
-        _run(lambda: _execute(compile(Path(path).read_bytes(), path, "exec"), path, None), [path, *argv], report)
+        file = os.path.abspath(path)
+        _run(lambda: _execute(compile(Path(path).read_bytes(), file, "exec"), file, None), [path, *argv], report)
 
 
 def run_module(name: str, argv: Sequence[str], report: str | None = None) -> None:
@@ -67,7 +68,7 @@ def _run(start: Callable[[], object], argv: list[str], report: str | None) -> No
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
             frames = frames.tb_next
-        sys.excepthook(type(error), error, frames)
+        sys.excepthook(type(error), error.with_traceback(frames), frames)
         raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
     finally:
         if report is not None:
