@@ -11,6 +11,7 @@
 #include "drivers/blocking.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
+#include "drivers/finite.h"
 #include "drivers/geometry.h"
 #include "drivers/panels.h"
 
@@ -81,6 +82,9 @@ public:
         if (partial_ > 0 && !exhausted.load()) sum_partials(executor, &exhausted);
         return exhausted.load() ? "out of memory" : nullptr;
     }
+
+    // True when a sum that padding takes part in came out infinite or NaN.
+    bool suspicious() const { return suspicious_.load(); }
 
 private:
     // Bytes: the panels and sums, each piece on a vector boundary, and the places.
@@ -206,7 +210,7 @@ private:
                 T* sum = keep ? sums + tile.offset : sums;
                 tiles_.at(tile.rows, tile.width / c.lanes)(depth, broadcast + tile.row * depth, in_vectors + tile.lane * depth, sum, block > t.block);
             }, [&](const TileAt& tile, const Lanes& vector_side) {
-                if (store) store_tile(t, tile, vector_side, places + tile.row, c.rows_in_vectors, keep ? sums + tile.offset : sums);
+                if (store) store_tile(part, t, tile, vector_side, places + tile.row, keep ? sums + tile.offset : sums);
             });
         }
     }
@@ -236,7 +240,9 @@ private:
     }
 
     // Bias, activation and the way out. `sum` holds tile.rows rows of tile.width lanes.
-    void store_tile(const Task& t, const TileAt& tile, const Lanes& side, const Place* across, bool rows_in_vectors, T* sum) const {
+    void store_tile(const Part<T>& part, const Task& t, const TileAt& tile, const Lanes& side, const Place* across, T* sum) const {
+        const bool rows_in_vectors = part.cut.rows_in_vectors;
+        if (part.traversal.checked > 0 && !kernels_.finite(sum, int64_t{tile.rows} * tile.width)) suspicious_.store(true, std::memory_order_relaxed);
         T* out = out_ + t.group * p_.out.outer[0];
         const int64_t first_feature = t.group * p_.features;
         T bias[kMaxLanes];
@@ -280,7 +286,7 @@ private:
                         const T* from = into + split * part.block_size();
                         for (int64_t j = 0; j < int64_t{tile.rows} * tile.width; ++j) into[j] += from[j];
                     }
-                }, [&](const TileAt& tile, const Lanes& side) { store_tile(t, tile, side, places + tile.row, c.rows_in_vectors, sums + tile.offset); });
+                }, [&](const TileAt& tile, const Lanes& side) { store_tile(part, t, tile, side, places + tile.row, sums + tile.offset); });
             });
         }
     }
@@ -296,14 +302,24 @@ private:
     int64_t tasks_ = 0, shared_ = 0, partial_ = 0, local_ = 0;
     T* packed_ = nullptr;
     T* partials_ = nullptr;
+    mutable std::atomic<bool> suspicious_{false};
 };
+
+template <class T>
+const char* run_direct_as(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    Direct<T> direct(problem, buffers);
+    const char* why = direct.run(executor);
+    if (why == nullptr && direct.suspicious() && !rhs_is_finite(problem, static_cast<const T*>(buffers.rhs.data)))
+        return run_general(problem, buffers, executor);
+    return why;
+}
 
 }  // namespace
 
 const char* run_direct(const Problem& problem, const Buffers& buffers, Executor& executor) {
     if (problem.dtype != problem.out_dtype) return "direct: the output type must be the operands'";
-    if (problem.dtype == Dtype::f32) return Direct<float>(problem, buffers).run(executor);
-    if (problem.dtype == Dtype::f64) return Direct<double>(problem, buffers).run(executor);
+    if (problem.dtype == Dtype::f32) return run_direct_as<float>(problem, buffers, executor);
+    if (problem.dtype == Dtype::f64) return run_direct_as<double>(problem, buffers, executor);
     return "direct: f32 and f64 only";
 }
 

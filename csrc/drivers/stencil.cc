@@ -8,6 +8,7 @@
 #include "base/scratch.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
+#include "drivers/finite.h"
 #include "drivers/geometry.h"
 #include "drivers/stencil_plan.h"
 
@@ -328,6 +329,7 @@ const char* run_stencil_as(const Problem& problem, const Buffers& buffers, Execu
         if (extent == 0) return nullptr;
     for (int i = 0; i < sorted.dims; ++i)
         if (sorted.axes[i].out == 0) return nullptr;
+    if (!rhs_is_finite(sorted, static_cast<const T*>(buffers.rhs.data))) return run_general(problem, buffers, executor);
     StencilPlan plan;
     if (const char* why = plan_stencil(sorted, kernels.lanes, max_taps(kernels), &plan)) return why;
     return Stencil<T>(sorted, plan, buffers).run(executor);

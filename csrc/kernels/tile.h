@@ -36,6 +36,8 @@ struct TileKernels {
     const TileKernel<T>* rows;  // kernels of this ISA, `count` of them
     int count;
     PackKernels<T> pack;
+    // True when none of `count` elements (a whole number of vectors) is infinite or NaN.
+    bool (*finite)(const T* from, int64_t count);
 };
 
 template <class T>

@@ -112,3 +112,18 @@ static void transposed(T* panel, int64_t width, int64_t depth, const T* const* f
     }
     gathered(panel + j, width, depth, from + j, begin + j, end + j, count - j, 1);
 }
+
+template <class T>
+static bool finite(const T* from, int64_t count) {
+    Vec<T> zero[4] = {};  // stays zero unless something times zero is NaN
+    int64_t j = 0;
+    for (; j + 4 * kLanes<T> <= count; j += 4 * kLanes<T>) {
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) zero[i] = fma(load(from + j + i * kLanes<T>), Vec<T>{}, zero[i]);
+    }
+    for (; j < count; j += kLanes<T>) zero[0] = fma(load(from + j), Vec<T>{}, zero[0]);
+    const Vec<T> sum = (zero[0] + zero[1]) + (zero[2] + zero[3]);
+    T total = 0;
+    for (int i = 0; i < kLanes<T>; ++i) total += sum[i];
+    return total == total;
+}
