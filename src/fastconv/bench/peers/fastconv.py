@@ -26,7 +26,7 @@ def forms(case: Case, direction: str) -> list[Form]:
 
 
 def _convn(case: Case, direction: str, x: NDArray[Any], k: NDArray[Any]) -> Ready:
-    image, kernel, mode = x[0, 0], k[0, 0], case.mode
+    image, kernel, mode = x[0, 0], k[0, 0], str(case.mode)
     return Ready(lambda: fc.convn(image, kernel, mode=mode), lambda y: y[None, None])
 
 
