@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
+from fastconv.plan import models
 from fastconv.plan.machine import Machine
 from fastconv.problem import ConvProblem
+
+#: Scratch of one thread for the packed panels and sums of the direct algorithm, at most.
+_DIRECT_LOCAL_BYTES = 2 << 20
+#: Bytes of packed weights that all tasks of the direct algorithm share, at most.
+_DIRECT_SHARED_BYTES = 8 << 20
+#: Elements of a stencil's scratch; the library itself refuses above twice this.
+_STENCIL_ELEMENTS = 1 << 21
+#: Sums of a reduction; the library itself refuses above twice this.
+_REDUCE_SUMS = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +31,75 @@ class Algorithm:
     workspace: Callable[[ConvProblem, Machine], int]
 
 
-def _general_seconds(problem: ConvProblem, machine: Machine) -> float:
-    return machine.call_seconds + 2 * problem.products / (machine.gflops * 1e9) * 40
+def _kind(dtype: str) -> str:
+    return "complex" if dtype.startswith("complex") else "integer" if "int" in dtype else "real"
 
 
+def _refuse_general(problem: ConvProblem, machine: Machine) -> str | None:
+    if _kind(problem.dtype) != _kind(problem.out_dtype):
+        return f"{problem.dtype} in and {problem.out_dtype} out are of different kinds"
+    return None
+
+
+def _refuse_fast(problem: ConvProblem) -> str | None:
+    if problem.dtype not in ("float32", "float64"):
+        return f"for float32 and float64, not {problem.dtype}"
+    if problem.out_dtype != problem.dtype:
+        return f"the output type must be the operands' ({problem.dtype}), not {problem.out_dtype}"
+    return None
+
+
+def _refuse_direct(problem: ConvProblem, machine: Machine) -> str | None:
+    return _refuse_fast(problem)
+
+
+def _refuse_undilated(problem: ConvProblem) -> str | None:
+    if why := _refuse_fast(problem):
+        return why
+    if not problem.axes:
+        return "needs a spatial axis"
+    if any(a.lhs_dilation != 1 for a in problem.axes):
+        return "the input is dilated"
+    return None
+
+
+def _refuse_stencil(problem: ConvProblem, machine: Machine) -> str | None:
+    if why := _refuse_undilated(problem):
+        return why
+    if models.stencil_scratch(problem) > _STENCIL_ELEMENTS:
+        return "the working set of a tile is too large"
+    return None
+
+
+def _refuse_reduce(problem: ConvProblem, machine: Machine) -> str | None:
+    if why := _refuse_undilated(problem):
+        return why
+    if models.reduce_outputs(problem) > _REDUCE_SUMS:
+        return f"{models.reduce_outputs(problem)} sums are too many to keep apart"
+    return None
+
+
+def _direct_workspace(problem: ConvProblem, machine: Machine) -> int:
+    packed = min(prod(problem.rhs_extents) * models.ITEM_BYTES[problem.dtype] * 2, _DIRECT_SHARED_BYTES)
+    return packed + machine.cores * _DIRECT_LOCAL_BYTES
+
+
+def _stencil_workspace(problem: ConvProblem, machine: Machine) -> int:
+    return machine.cores * models.stencil_scratch(problem) * models.ITEM_BYTES[problem.dtype]
+
+
+def _reduce_workspace(problem: ConvProblem, machine: Machine) -> int:
+    return 16 * problem.groups * problem.batch * models.reduce_outputs(problem) * machine.vector_bytes
+
+
+def _row(name: str, code: int, refuse: Callable, cycles: Callable, workspace: Callable) -> Algorithm:
+    return Algorithm(name, code, refuse, lambda problem, machine: models.seconds(cycles(problem, machine), problem, machine), workspace)
+
+
+#: The library's algorithms; codes are part of the C ABI (csrc/engine.h).
 ALGORITHMS: tuple[Algorithm, ...] = (
-    Algorithm("general", 0, lambda problem, machine: None, _general_seconds, lambda problem, machine: 1 << 16),
+    _row("general", 0, _refuse_general, models.general_cycles, lambda problem, machine: machine.cores << 16),
+    _row("direct", 1, _refuse_direct, models.direct_cycles, _direct_workspace),
+    _row("stencil", 2, _refuse_stencil, models.stencil_cycles, _stencil_workspace),
+    _row("reduce", 3, _refuse_reduce, models.reduce_cycles, _reduce_workspace),
 )
