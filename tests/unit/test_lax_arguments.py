@@ -58,7 +58,7 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(arguments())
 def test_extents_are_jaxs(drawn: dict[str, Any]) -> None:
     lhs, rhs = drawn.pop("lhs"), drawn.pop("rhs")

@@ -18,8 +18,8 @@ def integers(elements: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(-9, 10, elements)
 
 
-@settings(max_examples=120)
-@given(geometries(epilogue=False), st.integers(0, 99))
+@settings(max_examples=80)
+@given(geometries(1 << 15, epilogue=False), st.integers(0, 99))
 def test_gradients_are_adjoint(drawn: tuple[ConvProblem, tuple[int, int, int]], seed: int) -> None:
     """<conv(x, w), dy> = <x, dx> = <w, dw>, in exact integer arithmetic."""
     problem, (lhs, rhs, out) = drawn
@@ -35,7 +35,7 @@ def test_gradients_are_adjoint(drawn: tuple[ConvProblem, tuple[int, int, int]], 
 
 
 @settings(max_examples=60)
-@given(geometries(epilogue=False))
+@given(geometries(1 << 15, epilogue=False))
 def test_input_gradient_is_its_own_inverse(drawn: tuple[ConvProblem, tuple[int, int, int]]) -> None:
     problem, _ = drawn
     twice = input_gradient(input_gradient(problem))
@@ -44,8 +44,8 @@ def test_input_gradient_is_its_own_inverse(drawn: tuple[ConvProblem, tuple[int, 
     assert twice.axes == problem.axes
 
 
-@settings(max_examples=150)
-@given(geometries(), st.integers(0, 99))
+@settings(max_examples=80)
+@given(geometries(1 << 15), st.integers(0, 99))
 def test_phases_write_the_same_outputs_once(drawn: tuple[ConvProblem, tuple[int, int, int]], seed: int) -> None:
     problem, elements = drawn
     problem = replace(with_dtype(problem, "float64"), activation="relu")
@@ -71,8 +71,8 @@ def test_phases_multiply_no_zero() -> None:
     assert max(part.terms for part in parts) == problem.terms
 
 
-@settings(max_examples=150)
-@given(geometries(), st.integers(0, 99))
+@settings(max_examples=80)
+@given(geometries(1 << 15), st.integers(0, 99))
 def test_merged_axes_hold_the_same_sums(drawn: tuple[ConvProblem, tuple[int, int, int]], seed: int) -> None:
     problem, elements = drawn
     problem = with_dtype(problem, "float64")

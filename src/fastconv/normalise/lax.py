@@ -57,7 +57,7 @@ def conv_general_dilated(
     pads = _padding(padding, tuple(size), reach, strides, lhs_dilations)
     extents = _extents(size, reach, strides, pads, lhs_dilations)
 
-    out_element = element if preferred_element_type is None else _preferred(element, preferred_element_type)
+    out_element = element if preferred_element_type is None else preferred(element, preferred_element_type)
     result_shape = [0] * (axes + 2)
     for position, extent in zip(out_spec, (batch // batch_groups, features, *extents), strict=True):
         result_shape[position] = extent
@@ -192,13 +192,13 @@ def _kind(name: str) -> tuple[str, int]:
     return letters.removeprefix("b") if letters == "bfloat" else letters, int(name[len(letters) :])
 
 
-def _preferred(element: str, preferred: str) -> str:
+def preferred(element: str, wanted: str) -> str:
     """lax's rule: same kind, or float for ints; signed stays signed; never narrower."""
-    dtype("preferred_element_type", preferred)
-    (kind, bits), (wanted, wanted_bits) = _kind(element), _kind(preferred)
+    dtype("preferred_element_type", wanted)
+    (kind, bits), (wanted_kind, wanted_bits) = _kind(element), _kind(wanted)
     allowed = {"int": ("int", "float"), "uint": ("uint", "int", "float"), "float": ("float",), "complex": ("complex",)}[kind]
-    if wanted not in allowed:
-        raise TypeError(f"preferred_element_type must be {' or '.join(allowed)} for operands of dtype {element}, got {preferred}")
+    if wanted_kind not in allowed:
+        raise TypeError(f"preferred_element_type must be {' or '.join(allowed)} for operands of dtype {element}, got {wanted}")
     if wanted_bits < bits:
-        raise TypeError(f"preferred_element_type must not be narrower than the operands' {element}, got {preferred}")
-    return preferred
+        raise TypeError(f"preferred_element_type must not be narrower than the operands' {element}, got {wanted}")
+    return wanted

@@ -1,0 +1,175 @@
+"""The library on whole problems: every geometry, dtype, ISA level and algorithm against the definition, 1 and 2 threads alike.
+
+Each draw is run by every algorithm that does not refuse it, at every ISA level, with one and with two threads. Outputs lie
+between guard cells in a poisoned buffer of which nothing but the outputs may change.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import Buffers, fill, geometries, poison, with_dtype
+
+from fastconv import _core
+from fastconv.check import check, is_integer
+from fastconv.plan import ALGORITHMS, Algorithm, this_machine
+from fastconv.problem import ACTIVATIONS, DTYPES, Axis, ConvProblem, Operand
+from fastconv.reference import Array, reference, view
+from fastconv.rewrite import input_gradient, weight_gradient
+
+GUARD = 64
+FAST = ("float32", "float64")  # the dtypes with more than the general algorithm
+Drawn = tuple[ConvProblem, tuple[int, int, int]]
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    _core.set_threads(n)
+    try:
+        yield
+    finally:
+        _core.set_threads(0)
+
+
+def run(problem: ConvProblem, code: int, data: Buffers, elements: int) -> Array:
+    """The output buffer after one call of the library; its guard cells and gaps are found untouched."""
+    words = problem.words(code)
+    memory = poison(problem.out_dtype, elements + 2 * GUARD)
+    out = memory[GUARD : GUARD + elements]
+    sizes = (data.lhs.size, data.rhs.size, 0 if data.bias is None else data.bias.size, elements)
+    ranges = [bound for size in sizes for bound in (0, size)]
+    failed = _core.conv(
+        (ctypes.c_int64 * len(words))(*words),
+        len(words),
+        data.lhs.ctypes.data,
+        data.rhs.ctypes.data,
+        None if data.bias is None else data.bias.ctypes.data,
+        out.ctypes.data,
+        (ctypes.c_int64 * 8)(*ranges),
+    )
+    assert not failed, f"{_core.error()}\n{problem}"
+    touched = np.zeros(memory.size, bool)
+    view(touched[GUARD : GUARD + elements], problem.out, problem.out_extents)[...] = True
+    untouched, clean = memory[~touched], poison(problem.out_dtype, int((~touched).sum()))
+    assert untouched.tobytes() == clean.tobytes(), f"cells that are no output were written\n{problem}"
+    return out
+
+
+def algorithms(problem: ConvProblem) -> list[Algorithm]:
+    return [row for row in ALGORITHMS if row.refuse(problem, this_machine()) is None]
+
+
+def hold(problem: ConvProblem, elements: tuple[int, int, int], seed: int, exact: bool, levels: tuple[str, ...] = _core.isas()) -> None:
+    """Every algorithm at every level within the bound of the definition, and bitwise the same for both numbers of threads."""
+    data = fill(problem, elements, seed, exact)
+    expected = reference(problem, *data)
+    for level in levels:
+        with _core.isa_level(level):
+            for row in algorithms(problem):
+                with threads(1):
+                    alone = run(problem, row.code, data, elements[2])
+                with threads(2):
+                    shared = run(problem, row.code, data, elements[2])
+                assert alone.tobytes() == shared.tobytes(), f"{row.name} on {level}: 2 threads differ from 1\n{problem}"
+                try:
+                    check(problem, view(alone, problem.out, problem.out_extents), expected, exact)
+                except AssertionError as error:
+                    raise AssertionError(f"{row.name} on {level}: {error}") from None
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("dtype", FAST)
+@settings(max_examples=100)
+@given(drawn=geometries(), seed=st.integers(0, 99))
+def test_any_problem(dtype: str, exact: bool, drawn: Drawn, seed: int) -> None:
+    problem, elements = drawn
+    hold(with_dtype(problem, dtype), elements, seed, exact)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("dtype", [name for name in DTYPES if name not in FAST])
+@settings(max_examples=30)
+@given(drawn=geometries(most_products=1 << 16), seed=st.integers(0, 99))
+def test_any_problem_of_another_dtype(dtype: str, exact: bool, drawn: Drawn, seed: int) -> None:
+    problem, elements = drawn
+    hold(with_dtype(problem, dtype), elements, seed, exact)
+
+
+@pytest.mark.parametrize("dtype", FAST)
+@pytest.mark.parametrize("gradient", [input_gradient, weight_gradient])
+@settings(max_examples=40)
+@given(drawn=geometries(epilogue=False), seed=st.integers(0, 99), exact=st.booleans())
+def test_any_gradient(dtype: str, gradient, drawn: Drawn, seed: int, exact: bool) -> None:
+    forward, (lhs, rhs, out) = drawn
+    problem = gradient(with_dtype(forward, dtype))
+    elements = (out, rhs, lhs) if gradient is input_gradient else (lhs, out, rhs)
+    hold(problem, elements, seed, exact)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("activation", [name for name in ACTIVATIONS if name])
+@settings(max_examples=8)
+@given(drawn=geometries(most_products=1 << 14), seed=st.integers(0, 99))
+def test_any_activation(dtype: str, activation: str, drawn: Drawn, seed: int) -> None:
+    problem, elements = drawn
+    hold(replace(with_dtype(problem, dtype), activation=activation), elements, seed, exact=False)
+
+
+PAIRS = (
+    ("int8", "int32"), ("int8", "int16"), ("uint8", "int32"), ("uint8", "uint32"), ("int16", "int64"), ("uint8", "int8"),
+    ("float16", "float32"), ("bfloat16", "float32"), ("float16", "float64"), ("float16", "bfloat16"),
+    ("float32", "float64"), ("complex64", "complex128"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "out_dtype"), PAIRS)
+@settings(max_examples=8)
+@given(drawn=geometries(most_products=1 << 14), seed=st.integers(0, 99), exact=st.booleans())
+def test_any_wider_result(dtype: str, out_dtype: str, drawn: Drawn, seed: int, exact: bool) -> None:
+    problem, elements = drawn
+    hold(with_dtype(problem, dtype, out_dtype), elements, seed, exact)
+
+
+@pytest.mark.parametrize("dtype", [name for name in DTYPES if not is_integer(name)])
+@settings(max_examples=15)
+@given(drawn=geometries(most_products=1 << 14, epilogue=False), seed=st.integers(0, 99))
+def test_inf_and_nan_reach_only_what_their_tap_touches(dtype: str, drawn: Drawn, seed: int) -> None:
+    problem, elements = drawn
+    problem = with_dtype(problem, dtype)
+    data = fill(problem, elements, seed, exact=True)
+    rng = np.random.default_rng(seed)
+    for array in data[:2]:
+        if array.size:
+            array[rng.integers(0, array.size)] = rng.choice([np.nan, np.inf, -np.inf])
+    expected = reference(problem, *data)
+    for row in algorithms(problem):
+        out = view(run(problem, row.code, data, elements[2]), problem.out, problem.out_extents)
+        found, wanted = np.isfinite(out.astype(np.clongdouble)), np.isfinite(expected.value)
+        assert np.array_equal(found, wanted), f"{row.name}: inf or NaN in other places\n{problem}"
+        check(problem, np.where(wanted, out, 0).astype(out.dtype), expected._replace(value=np.where(wanted, expected.value, 0)), exact=True)
+
+
+class Untrue(ConvProblem):
+    """Says it writes 5 outputs; its words write 6."""
+
+    def words(self, algorithm: int) -> tuple[int, ...]:
+        return one_axis(out=6).words(algorithm)
+
+
+def one_axis(out: int) -> ConvProblem:
+    axes = (Axis(size=8, kernel=3, out=out),)
+    return ConvProblem(axes, 1, 1, 1, 1, Operand((8, 8, 8), (1,)), Operand((3, 3, 3), (1,)), Operand((out, out, out), (1,)))
+
+
+def test_the_guards_fire() -> None:
+    told = one_axis(out=5)
+    problem = Untrue(told.axes, 1, 1, 1, 1, told.lhs, told.rhs, told.out)
+    with pytest.raises(AssertionError, match="cells that are no output were written"):
+        run(problem, 0, fill(problem, (8, 3, 6), 0, exact=True), 6)
