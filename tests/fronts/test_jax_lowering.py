@@ -28,7 +28,7 @@ def lowered(function: Any, *shapes: tuple[int, ...], dtype: Any = np.float32) ->
         return jax.jit(lambda *a: function(*a)).lower(*(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)).as_text()
 
 
-def only_row() -> fj.Report:
+def only_row() -> records.Convolution:
     (row,) = records.report().convolutions
     return row
 
@@ -78,7 +78,7 @@ def test_everything_large_of_the_pinned_set_runs_on_the_engine(family: str, dtyp
             lowered(jax.grad(loss, (0, 1)), x, w, dtype=dtype)
             rows = records.report().convolutions
             assert sorted(row.compiled for row in rows) == [1, 1, 1]
-            assert all(row.products * 2 > 1e6 for row in rows)
+            assert all((row.products or 0) * 2 > 1e6 for row in rows)
             declined += [row for row in rows if row.algorithm == "xla"]
     assert not declined, "\n".join(map(str, declined))
 

@@ -23,7 +23,7 @@ Rule = Callable[..., Any]
 
 def cpu_rule() -> Rule:
     """The rule that lowers JAX's convolution for CPUs today."""
-    entry = mlir._platform_specific_lowerings["cpu"].get(conv_general_dilated_p) or mlir._lowerings[conv_general_dilated_p]
+    entry: Any = mlir._platform_specific_lowerings["cpu"].get(conv_general_dilated_p) or mlir._lowerings[conv_general_dilated_p]
     return getattr(entry, "rule", entry)  # releases wrap the rule in an entry, with other facts
 
 
@@ -42,7 +42,7 @@ def tracing() -> bool:
 
 def devices_shared(ctx: mlir.LoweringRuleContext) -> int:
     """Devices over which XLA's partitioner would spread this operation; 1 when the operation is already local to a device."""
-    context = ctx.module_context.axis_context
+    context: Any = ctx.module_context.axis_context
     mesh = getattr(context, "mesh", None)
     if mesh is not None:  # shard_map, pmap
         return 1 if frozenset(mesh.axis_names) == context.manual_axes else mesh.size

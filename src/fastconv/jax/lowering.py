@@ -18,7 +18,7 @@ from fastconv.jax.xla import XLA
 from fastconv.normalise import Epilogue, Spec, conv_general_dilated
 from fastconv.normalise.lax import precision_name
 from fastconv.plan import Plan, choose
-from fastconv.problem import DTYPE_CODES
+from fastconv.problem import DTYPE_CODES, ConvProblem
 
 #: The symbol of the handler and its name at XLA. The number changes with the meaning of the words, so that a program compiled
 #: against another version is refused, never misread.
@@ -52,13 +52,12 @@ def lower(original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs: Any, rhs: 
 
 def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decline:
     """The plan of a convolution, or the reason why XLA gets it."""
-    lhs, rhs = ctx.avals_in
-    (out,) = ctx.avals_out
-    names = [np.dtype(aval.dtype).name for aval in (lhs, rhs, out)]
+    avals: list[Any] = [*ctx.avals_in, *ctx.avals_out]
+    names = [np.dtype(aval.dtype).name for aval in avals]
     for name in names:
         if name not in DTYPE_CODES:
             return Decline("dtype", f"dtype {name} is not one of fastconv's")
-    if not all(isinstance(extent, (int, np.integer)) for aval in (lhs, rhs, out) for extent in aval.shape):
+    if not all(isinstance(extent, (int, np.integer)) for aval in avals for extent in aval.shape):
         return Decline("symbolic", "sizes are symbolic")
     if _compat.for_export(ctx):
         return Decline("export", "the program is exported, and must run without fastconv")
@@ -68,7 +67,7 @@ def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decl
     if (trouble := _register_target()) is not None:
         return Decline("library", trouble)
     try:
-        problem = _problem(lhs, rhs, names, params)
+        problem = _problem(avals, names, params)
     except (TypeError, ValueError) as error:
         return Decline("unsupported", str(error))
     plan = choose(problem, extra=(XLA,))
@@ -82,8 +81,9 @@ def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decl
     return Decline("slower", f"XLA is modelled faster ({plan.seconds * 1e6:.1f} us against {times[best] * 1e6:.1f} us of {best})", plan)
 
 
-def _problem(lhs: Any, rhs: Any, names: list[str], params: dict[str, Any]):
+def _problem(avals: list[Any], names: list[str], params: dict[str, Any]) -> ConvProblem:
     """The convolution as the engine's problem, on the row-major buffers that XLA passes to a call."""
+    lhs, rhs, _ = avals
     call = conv_general_dilated(
         Spec.contiguous(tuple(map(int, lhs.shape)), names[0]),
         Spec.contiguous(tuple(map(int, rhs.shape)), names[1]),
