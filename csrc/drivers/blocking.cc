@@ -46,7 +46,11 @@ int64_t block_of(int64_t count, int64_t blocks, int64_t tile) { return ceil_div(
 
 template <class T>
 Tiles<T>::Tiles(const TileKernels<T>& kernels) {
-    for (int i = 0; i < kernels.count; ++i) table_[kernels.rows[i].rows][kernels.rows[i].vectors] = kernels.rows[i].run;
+    for (int i = 0; i < kernels.count; ++i) {
+        const TileKernel<T>& kernel = kernels.rows[i];
+        table_[kernel.rows][kernel.vectors] = kernel.run;
+        by_rows_[kernel.rows][kernel.vectors] = kernel.run_by_rows;
+    }
 }
 
 template <class T>
@@ -59,16 +63,20 @@ Blocking choose_blocking(const Lattice& lattice, const Traversal& traversal, con
     b.lanes = kernels.lanes;
     const bool rows_adjoin = traversal.rows.inner().out == 1;
     const bool columns_adjoin = b.columns > 1 && lattice.columns[1].out == lattice.columns[0].out + 1;
+    const bool lhs_runs = !traversal.spaced && traversal.depth.inner().lhs == 1;
     double best = -1;
     for (int i = 0; i < kernels.count; ++i) {
         const TileKernel<T>& kernel = kernels.rows[i];
         for (const bool in_rows : {true, false}) {
+            const bool by_rows = !in_rows && lhs_runs;
+            if (by_rows && kernel.run_by_rows == nullptr) continue;
             double cycles = product_cycles(tiles, in_rows ? b.rows : b.columns, in_rows ? b.columns : b.rows, kernel.rows, kernel.vectors, b.lanes);
             cycles *= static_cast<double>(std::max<int64_t>(b.depth, 1));
             if (!(in_rows ? rows_adjoin : columns_adjoin)) cycles += kScatter * static_cast<double>(b.rows) * static_cast<double>(b.columns);
             if (best < 0 || cycles < best) {
                 best = cycles;
                 b.rows_in_vectors = in_rows;
+                b.by_rows = by_rows;
                 b.tile_rows = kernel.rows;
                 b.tile_vectors = kernel.vectors;
             }
@@ -76,6 +84,7 @@ Blocking choose_blocking(const Lattice& lattice, const Traversal& traversal, con
     }
     b.depth_blocks = std::max<int64_t>(1, ceil_div(b.depth, kDepthBytes / static_cast<int64_t>(sizeof(T))));
     b.depth_block = ceil_div(b.depth, b.depth_blocks);
+    if (traversal.channel_runs) b.depth_block = ceil_div(b.depth_block, traversal.taps) * traversal.taps;
     b.depth_blocks = std::max<int64_t>(1, ceil_div(b.depth, std::max<int64_t>(1, b.depth_block)));
 
     // Cut rows and columns until there are enough tasks; a block stays a whole number of tiles.

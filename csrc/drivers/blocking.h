@@ -11,6 +11,7 @@ namespace fastconv {
 
 struct Blocking {
     bool rows_in_vectors;  // lanes of the vectors are rows (else columns); the other side is broadcast
+    bool by_rows;          // the broadcast side is lhs, copied row by row (its depth lies side by side)
     int tile_rows, tile_vectors, lanes;
     int64_t rows, columns, depth;
     int64_t row_block, column_block, depth_block;  // of one task; row and column blocks are whole tiles
@@ -34,7 +35,7 @@ template <class T>
 class Tiles {
 public:
     explicit Tiles(const TileKernels<T>& kernels);
-    TileFunction<T> at(int rows, int vectors) const { return table_[rows][vectors]; }
+    TileFunction<T> at(int rows, int vectors, bool by_rows) const { return (by_rows ? by_rows_ : table_)[rows][vectors]; }
     // Width of the next panel on the broadcast side when `left` lanes are left and the full tile has `rows`.
     int next_rows(int64_t left, int rows, int vectors) const {
         if (left >= rows) return rows;
@@ -46,6 +47,7 @@ public:
 private:
     static constexpr int kMaxRows = 32, kMaxVectors = 4;
     TileFunction<T> table_[kMaxRows + 1][kMaxVectors + 1] = {};
+    TileFunction<T> by_rows_[kMaxRows + 1][kMaxVectors + 1] = {};
 };
 
 }  // namespace fastconv

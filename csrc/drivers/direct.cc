@@ -196,7 +196,7 @@ private:
             for_panels(c, c.rows_in_vectors, t.rows, [&](int64_t at, int lanes, int width) {
                 Lanes side;
                 row_lanes(part.lattice, part.traversal, t.row + at, lanes, &side);
-                pack_lhs<T>(part.lattice, part.traversal, kernels_.pack, lhs, side, first, depth, width, lhs_panels + at * depth);
+                pack_lhs<T>(part.lattice, part.traversal, kernels_.pack, lhs, side, first, depth, width, c.by_rows, lhs_panels + at * depth);
             });
             const T* columns = rhs_panels;
             if (c.shared_rhs)
@@ -208,7 +208,7 @@ private:
             const bool store = c.splits == 1 && block + 1 == t.block + t.blocks;
             for_tiles(part, t, [&](const TileAt& tile) {
                 T* sum = keep ? sums + tile.offset : sums;
-                tiles_.at(tile.rows, tile.width / c.lanes)(depth, broadcast + tile.row * depth, in_vectors + tile.lane * depth, sum, block > t.block);
+                tiles_.at(tile.rows, tile.width / c.lanes, c.by_rows)(depth, broadcast + tile.row * depth, in_vectors + tile.lane * depth, sum, block > t.block);
             }, [&](const TileAt& tile, const Lanes& vector_side) {
                 if (store) store_tile(part, t, tile, vector_side, places + tile.row, keep ? sums + tile.offset : sums);
             });

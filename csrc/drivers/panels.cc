@@ -12,18 +12,31 @@ namespace {
 // Runs of lanes shorter than this are not worth a copy of their own.
 constexpr int64_t kShortRun = 8;
 
+// A depth block holds whole channels where taps lie inside them: so there must not be too many.
+constexpr int64_t kMaxTapsInChannel = 64;
+
 // Moves loop `at` to the innermost place.
 void make_inner(Loops* loops, int at) {
     for (int i = at; i + 1 < loops->count; ++i) std::swap(loops->loop[i], loops->loop[i + 1]);
 }
 
 template <class T>
-void zero_lanes(T* panel, int width, int64_t depth, int64_t first, int64_t count) {
+void zero_lanes(T* panel, int64_t width, int64_t depth, int64_t first, int64_t count) {
     if (count <= 0) return;
     for (int64_t k = 0; k < depth; ++k) std::memset(panel + k * width + first, 0, static_cast<size_t>(count) * sizeof(T));
 }
 
-// Pieces of the depth range along the innermost loop: body(digits, length, offset of the piece in the panel).
+// Row-major panels: each lane's piece of depth is one copy. Rows lie `depth` apart.
+template <class T>
+void copy_rows(T* panel, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t length, int count) {
+    for (int j = 0; j < count; ++j, panel += depth) {
+        std::memset(panel, 0, static_cast<size_t>(begin[j]) * sizeof(T));
+        std::memcpy(panel + begin[j], from[j] + begin[j], static_cast<size_t>(end[j] - begin[j]) * sizeof(T));
+        std::memset(panel + end[j], 0, static_cast<size_t>(length - end[j]) * sizeof(T));
+    }
+}
+
+// Pieces of the depth range along the innermost loop: body(digits, length, first step of the piece in the panel).
 template <class Body>
 void for_pieces(const Loops& loops, int64_t first, int64_t depth, Body&& body) {
     if (depth == 0) return;
@@ -49,7 +62,7 @@ template <class Joins>
 void find_runs(Lanes* lanes, Joins&& joins) {
     lanes->runs = 0;
     for (int j = 1; j <= lanes->count; ++j)
-        if (j == lanes->count || lanes->start[j] != lanes->start[j - 1] + 1 || !joins(j)) lanes->run_end[lanes->runs++] = j;
+        if (j == lanes->count || lanes->start[j] != lanes->start[j - 1] + lanes->spacing || !joins(j)) lanes->run_end[lanes->runs++] = j;
 }
 
 // The place of `axis` among the checked ones, or -1.
@@ -85,7 +98,10 @@ Traversal::Traversal(const Lattice& lattice) {
     rows.loop[rows.count++] = {-1, lattice.batch, lattice.lhs_n, 0, lattice.out_n};
     depth.loop[depth.count++] = {-1, lattice.channels, lattice.lhs_c, lattice.rhs_c, 0};
     checked = 0;
+    channel_runs = false;
+    taps = 1;
     for (int i = 0; i < lattice.dims; ++i) {
+        taps *= lattice.axes[i].taps;
         const LatticeAxis& a = lattice.axes[i];
         rows.loop[rows.count++] = {i, a.positions, a.q_lhs, 0, a.q_out};
         depth.loop[depth.count++] = {i, a.taps, a.t_lhs, a.t_rhs, 0};
@@ -98,15 +114,22 @@ Traversal::Traversal(const Lattice& lattice) {
             make_inner(&rows, i);
             break;
         }
-    const bool rows_touch = rows.inner().lhs == 1 && rows.inner().extent > 1;
-    // Depth: prefer the loop that runs along lhs, unless the rows already do so over a longer stretch.
+    // Depth: prefer the loop that runs along lhs, unless the rows are evenly spaced over a longer stretch.
     int along = -1;
     for (int i = 0; i < depth.count; ++i)
         if (depth.loop[i].lhs == 1 && depth.loop[i].extent > 1) along = i;
-    side_by_side = rows_touch && (along < 0 || rows.inner().extent >= 2 * kShortRun || rows.inner().extent >= depth.loop[along].extent);
-    if (side_by_side) {
-        // The checks of a tap serve all channels.
-        if (depth.loop[0].extent > 1) make_inner(&depth, 0);
+    const int64_t row_run = rows.inner().lhs > 0 ? rows.inner().extent : 1;
+    spaced = row_run >= 2 * kShortRun || (row_run > 1 && (along < 0 || row_run >= depth.loop[along].extent));
+    if (spaced && along >= 0 && rows.inner().lhs > 2 && depth.loop[along].extent >= 2 * kShortRun) spaced = false;
+    if (spaced) {
+        bool runs_on = true;  // through rhs, from tap to tap and channel to channel
+        int64_t next = 1;
+        for (int i = depth.count - 1; i >= 0; --i) {
+            runs_on = runs_on && (depth.loop[i].extent == 1 || depth.loop[i].rhs == next);
+            next *= depth.loop[i].extent;
+        }
+        channel_runs = runs_on && lattice.channels > 1 && taps <= kMaxTapsInChannel;
+        if (lattice.channels > 1 && !channel_runs) make_inner(&depth, 0);
     } else if (along >= 0) {
         make_inner(&depth, along);
     } else {
@@ -114,6 +137,16 @@ Traversal::Traversal(const Lattice& lattice) {
         for (int i = 1; i < depth.count; ++i)
             if (depth.loop[i].extent >= depth.loop[longest].extent) longest = i;
         make_inner(&depth, longest);
+    }
+    for (int i = 0; i < depth.count; ++i) {
+        const Loop& loop = depth.loop[i];
+        if (rhs_depth.count > 0 && rhs_depth.inner().rhs == loop.rhs * loop.extent) {
+            Loop& merged = rhs_depth.loop[rhs_depth.count - 1];
+            merged.extent *= loop.extent;
+            merged.rhs = loop.rhs;
+        } else {
+            rhs_depth.loop[rhs_depth.count++] = loop;
+        }
     }
 }
 
@@ -147,10 +180,12 @@ void row_lanes(const Lattice& lattice, const Traversal& traversal, int64_t first
         j = stop;
     }
     find_neighbours(lanes);
-    const int along = check_of(traversal, traversal.rows.inner().axis);
+    lanes->spacing = inner.lhs;
+    const int along = check_of(traversal, inner.axis);
+    const int64_t step = along < 0 ? 0 : lattice.axes[inner.axis].q_input;
     find_runs(lanes, [&](int j) {
         for (int i = 0; i < traversal.checked; ++i)
-            if (lanes->position[i][j] != lanes->position[i][j - 1] + (i == along ? 1 : 0)) return false;
+            if (lanes->position[i][j] != lanes->position[i][j - 1] + (i == along ? step : 0)) return false;
         return true;
     });
 }
@@ -164,95 +199,141 @@ void column_lanes(const Lattice& lattice, int64_t first, int count, Lanes* lanes
         lanes->feature[j] = column.feature;
     }
     find_neighbours(lanes);
+    lanes->spacing = 1;
     find_runs(lanes, [](int) { return true; });
 }
 
-template <class T>
-void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first,
-              int64_t depth, int width, T* panel) {
-    const Loop& inner = traversal.depth.inner();
-    const int inner_check = check_of(traversal, inner.axis);                   // the checked axis that the innermost depth loop walks
-    const int lane_check = check_of(traversal, traversal.rows.inner().axis);  // the one along which lanes lie side by side
-    zero_lanes(panel, width, depth, lanes.count, width - lanes.count);
+namespace {
 
-    for_pieces(traversal.depth, first, depth, [&](const int64_t* digits, int64_t length, int64_t at) {
-        int64_t offset = 0;
-        int64_t shift[kMaxDims];  // what the piece's first tap adds to a lane's position
-        for (int i = 0; i < traversal.checked; ++i) shift[i] = 0;
-        for (int d = 0; d < traversal.depth.count; ++d) {
-            const Loop& loop = traversal.depth.loop[d];
-            offset += digits[d] * loop.lhs;
-            const int check = check_of(traversal, loop.axis);
-            if (check >= 0) shift[check] = digits[d] * lattice.axes[loop.axis].t_input;
+// One piece of pack_lhs: `length` steps of one depth loop, `pitch` elements apart in the panel.
+struct Piece {
+    const Loop* loop;       // the loop that the piece walks
+    const int64_t* digits;  // of its first step
+    int64_t length, pitch;
+};
+
+template <class T>
+class LhsPacker {
+public:
+    LhsPacker(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes)
+        : lattice_(lattice), traversal_(traversal), pack_(pack), data_(data), lanes_(lanes), lane_check_(check_of(traversal, traversal.rows.inner().axis)) {}
+
+    // Where the piece starts: its offset in lhs and what its first tap adds to a lane's position on each checked axis.
+    void start(const Piece& piece) {
+        offset_ = 0;
+        for (int i = 0; i < traversal_.checked; ++i) shift_[i] = 0;
+        for (int d = 0; d < traversal_.depth.count; ++d) {
+            const Loop& loop = traversal_.depth.loop[d];
+            offset_ += piece.digits[d] * loop.lhs;
+            const int check = check_of(traversal_, loop.axis);
+            if (check >= 0) shift_[check] = piece.digits[d] * lattice_.axes[loop.axis].t_input;
         }
-        auto inside = [&](int i, int lane, int64_t extra) {
-            const int64_t index = lanes.position[i][lane] + shift[i] + extra;
-            return index >= 0 && index < lattice.axes[traversal.checked_axes[i]].size;
-        };
-        T* place = panel + at * width;
-        if (traversal.side_by_side) {
-            // One copy per run of lanes; step by step where the innermost loop moves a checked axis.
-            const int64_t steps = inner_check >= 0 ? length : 1, each = inner_check >= 0 ? 1 : length;
-            for (int64_t step = 0; step < steps; ++step, place += width) {
-                const T* source = data + offset + step * inner.lhs;
-                for (int r = 0, lane = 0; r < lanes.runs; lane = lanes.run_end[r++]) {
-                    const int stop = lanes.run_end[r];
-                    int begin = lane, end = stop;
-                    for (int i = 0; i < traversal.checked && begin < end; ++i) {
-                        const int64_t extra = i == inner_check ? step * lattice.axes[traversal.checked_axes[i]].t_input : 0;
-                        if (i == lane_check) {
-                            const int64_t index = lanes.position[i][lane] + shift[i] + extra;
-                            const int64_t size = lattice.axes[traversal.checked_axes[i]].size;
-                            begin = static_cast<int>(std::min<int64_t>(stop, std::max<int64_t>(begin, lane - index)));
-                            end = static_cast<int>(std::max<int64_t>(begin, std::min<int64_t>(end, lane + size - index)));
-                        } else if (!inside(i, lane, extra)) {
-                            end = begin;
-                        }
+        walked_ = check_of(traversal_, piece.loop->axis);
+    }
+
+    // One copy per run of lanes; step by step where the piece walks a checked axis.
+    void spaced(const Piece& piece, T* place) const {
+        const int64_t steps = walked_ >= 0 ? piece.length : 1, each = walked_ >= 0 ? 1 : piece.length;
+        for (int64_t step = 0; step < steps; ++step, place += piece.pitch) {
+            const T* source = data_ + offset_ + step * piece.loop->lhs;
+            for (int r = 0, lane = 0; r < lanes_.runs; lane = lanes_.run_end[r++]) {
+                const int stop = lanes_.run_end[r];
+                int begin = lane, end = stop;
+                for (int i = 0; i < traversal_.checked && begin < end; ++i) {
+                    const LatticeAxis& axis = lattice_.axes[traversal_.checked_axes[i]];
+                    const int64_t index = lanes_.position[i][lane] + shift_[i] + (i == walked_ ? step * axis.t_input : 0);
+                    if (i == lane_check_) {
+                        begin = static_cast<int>(std::min<int64_t>(stop, std::max<int64_t>(begin, lane + ceil_div(-index, axis.q_input))));
+                        end = static_cast<int>(std::max<int64_t>(begin, std::min<int64_t>(end, lane + ceil_div(axis.size - index, axis.q_input))));
+                    } else if (index < 0 || index >= axis.size) {
+                        end = begin;
                     }
-                    zero_lanes(place, width, each, lane, begin - lane);
-                    if (begin < end) pack.side_by_side(place + begin, width, each, source + lanes.start[begin], inner.lhs, end - begin);
-                    zero_lanes(place, width, each, end, stop - end);
                 }
+                zero_lanes(place, piece.pitch, each, lane, begin - lane);
+                if (begin < end) pack_.spaced(place + begin, piece.pitch, each, source + lanes_.start[begin], piece.loop->lhs, lanes_.spacing, end - begin);
+                zero_lanes(place, piece.pitch, each, end, stop - end);
             }
-            return;
         }
+    }
+
+    // Lane by lane along the piece; by_rows: each lane's depth lies in one row of the panel, `depth` long.
+    void walked(const Piece& piece, T* panel, int64_t at, int64_t depth, bool by_rows) const {
         const T* from[kMaxLanes];
         int64_t begin[kMaxLanes], end[kMaxLanes];
-        for (int j = 0; j < lanes.count; ++j) {
-            from[j] = data + lanes.start[j] + offset;
+        for (int j = 0; j < lanes_.count; ++j) {
+            from[j] = data_ + lanes_.start[j] + offset_;
             begin[j] = 0;
-            end[j] = length;
-            for (int i = 0; i < traversal.checked; ++i) {
-                if (i == inner_check) {
-                    const LatticeAxis& axis = lattice.axes[traversal.checked_axes[i]];
-                    const int64_t index = lanes.position[i][j] + shift[i];
-                    begin[j] = std::min(length, std::max(begin[j], ceil_div(-index, axis.t_input)));
+            end[j] = piece.length;
+            for (int i = 0; i < traversal_.checked; ++i) {
+                const LatticeAxis& axis = lattice_.axes[traversal_.checked_axes[i]];
+                const int64_t index = lanes_.position[i][j] + shift_[i];
+                if (i == walked_) {
+                    begin[j] = std::min(piece.length, std::max(begin[j], ceil_div(-index, axis.t_input)));
                     end[j] = std::max(begin[j], std::min(end[j], ceil_div(axis.size - index, axis.t_input)));
-                } else if (!inside(i, j, 0)) {
+                } else if (index < 0 || index >= axis.size) {
                     end[j] = begin[j] = 0;
                     break;
                 }
             }
         }
-        if (inner.lhs == 1)
-            pack.transposed(place, width, length, from, begin, end, lanes.count);
+        if (by_rows)
+            copy_rows(panel + at, depth, from, begin, end, piece.length, lanes_.count);
+        else if (piece.loop->lhs == 1)
+            pack_.transposed(panel + at * piece.pitch, piece.pitch, piece.length, from, begin, end, lanes_.count);
         else
-            pack.gathered(place, width, length, from, begin, end, lanes.count, inner.lhs);
+            pack_.gathered(panel + at * piece.pitch, piece.pitch, piece.length, from, begin, end, lanes_.count, piece.loop->lhs);
+    }
+
+private:
+    const Lattice& lattice_;
+    const Traversal& traversal_;
+    const PackKernels<T>& pack_;
+    const T* data_;
+    const Lanes& lanes_;
+    const int lane_check_;  // the checked axis along which lanes are spaced
+    int walked_ = -1;       // the checked axis that the piece walks
+    int64_t offset_ = 0, shift_[kMaxDims];
+};
+
+}  // namespace
+
+template <class T>
+void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first,
+              int64_t depth, int width, bool by_rows, T* panel) {
+    if (!by_rows) zero_lanes(panel, width, depth, lanes.count, width - lanes.count);
+    LhsPacker<T> packer(lattice, traversal, pack, data, lanes);
+    if (traversal.channel_runs) {
+        int64_t digits[kMaxDims + 1];
+        for (int64_t tap = 0; tap < traversal.taps && depth > 0; ++tap) {
+            traversal.depth.split(first + tap, digits);
+            const Piece piece{&traversal.depth.loop[0], digits, depth / traversal.taps, width * traversal.taps};
+            packer.start(piece);
+            packer.spaced(piece, panel + tap * width);
+        }
+        return;
+    }
+    for_pieces(traversal.depth, first, depth, [&](const int64_t* digits, int64_t length, int64_t at) {
+        const Piece piece{&traversal.depth.inner(), digits, length, width};
+        packer.start(piece);
+        if (traversal.spaced)
+            packer.spaced(piece, panel + at * width);
+        else
+            packer.walked(piece, panel, at, depth, by_rows);
     });
 }
 
 template <class T>
 void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first, int64_t depth, int width,
               T* panel) {
-    const Loop& inner = traversal.depth.inner();
+    const Loop& inner = traversal.rhs_depth.inner();
     zero_lanes(panel, width, depth, lanes.count, width - lanes.count);
-    for_pieces(traversal.depth, first, depth, [&](const int64_t* digits, int64_t length, int64_t at) {
+    for_pieces(traversal.rhs_depth, first, depth, [&](const int64_t* digits, int64_t length, int64_t at) {
         int64_t offset = 0;
-        for (int d = 0; d < traversal.depth.count; ++d) offset += digits[d] * traversal.depth.loop[d].rhs;
+        for (int d = 0; d < traversal.rhs_depth.count; ++d) offset += digits[d] * traversal.rhs_depth.loop[d].rhs;
         T* place = panel + at * width;
         int lane = 0;
         for (int r = 0; r < lanes.runs && lanes.run_end[r] - lane >= kShortRun; lane = lanes.run_end[r++])
-            pack.side_by_side(place + lane, width, length, data + offset + lanes.start[lane], inner.rhs, lanes.run_end[r] - lane);
+            pack.spaced(place + lane, width, length, data + offset + lanes.start[lane], inner.rhs, 1, lanes.run_end[r] - lane);
         if (lane == lanes.count) return;
         const T* from[kMaxLanes];
         int64_t begin[kMaxLanes], end[kMaxLanes];
@@ -269,7 +350,7 @@ void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* d
 }
 
 #define FASTCONV_PANELS(T)                                                                                                              \
-    template void pack_lhs<T>(const Lattice&, const Traversal&, const PackKernels<T>&, const T*, const Lanes&, int64_t, int64_t, int, T*); \
+    template void pack_lhs<T>(const Lattice&, const Traversal&, const PackKernels<T>&, const T*, const Lanes&, int64_t, int64_t, int, bool, T*); \
     template void pack_rhs<T>(const Traversal&, const PackKernels<T>&, const T*, const Lanes&, int64_t, int64_t, int, T*);
 FASTCONV_PANELS(float)
 FASTCONV_PANELS(double)

@@ -35,17 +35,23 @@ struct Traversal {
     explicit Traversal(const Lattice& lattice);
 
     Loops rows, depth;
-    bool side_by_side;  // lhs lanes lie side by side; else each lane's depth is walked
+    Loops rhs_depth;  // the same steps through rhs, with loops that run on through memory merged
+    bool spaced;      // lhs lanes are copied in evenly spaced runs; else each lane's depth is walked
+    // Spaced, with the taps inside the channels because rhs lies so: lhs is still copied tap by tap for all channels at once,
+    // since the checks of a tap serve all channels. Depth blocks are then whole channels of `taps` steps.
+    bool channel_runs;
+    int64_t taps;
     int checked;        // axes on which a tap can fall outside; the others need no check
     int checked_axes[kMaxDims];
 };
 
-// Lanes of one panel: where each starts in its operand, and its position on every checked axis. A run is a stretch of lanes
-// that start side by side and whose positions differ on one checked axis at most, there by one from lane to lane.
+// Lanes of one panel: where each starts in its operand, and its position on every checked axis. A run is a stretch of evenly
+// spaced lanes whose positions differ on one checked axis at most.
 struct Lanes {
     int count;
     int runs;
     int run_end[kMaxLanes];
+    int64_t spacing;
     int64_t start[kMaxLanes];
     int64_t position[kMaxDims][kMaxLanes];
     int64_t out[kMaxLanes];
@@ -56,11 +62,11 @@ struct Lanes {
 void row_lanes(const Lattice& lattice, const Traversal& traversal, int64_t first, int count, Lanes* lanes);
 void column_lanes(const Lattice& lattice, int64_t first, int count, Lanes* lanes);
 
-// Fills panel[k][lane] for depth first <= k < first + depth from lhs (with its checks) or rhs. `data` is the operand of the
+// Fills panel[k][lane] (by_rows: panel[lane][k]) for depth first <= k < first + depth from lhs (with its checks) or rhs. `data` is the operand of the
 // group; lanes beyond lanes.count up to width become zero.
 template <class T>
 void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first,
-              int64_t depth, int width, T* panel);
+              int64_t depth, int width, bool by_rows, T* panel);
 template <class T>
 void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first, int64_t depth, int width,
               T* panel);

@@ -7,8 +7,8 @@
 
 namespace fastconv {
 
-// c[m][j] (+)= sum over k < depth of a[k][m] * b[k][j], for m < rows and j < vectors * lanes; all three packed without gaps,
-// b and c aligned to 64 bytes. accumulate: add to what c holds, else overwrite it.
+// c[m][j] (+)= sum over k < depth of a[k][m] * b[k][j], for m < rows and j < vectors * lanes; all three packed without gaps.
+// accumulate: add to what c holds, else overwrite it. The second form of a kernel reads a[m][k] instead.
 template <class T>
 using TileFunction = void (*)(int64_t depth, const T* a, const T* b, T* c, bool accumulate);
 
@@ -16,13 +16,14 @@ template <class T>
 struct TileKernel {
     int rows, vectors;
     TileFunction<T> run;
+    TileFunction<T> run_by_rows;  // nullptr where the row pointers would not fit the registers
 };
 
 // A panel holds `width` lanes for each depth step: panel[k * width + lane].
 template <class T>
 struct PackKernels {
-    // Lanes that lie side by side: panel[k][j] = from[k * step + j] for j < count.
-    void (*side_by_side)(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, int64_t count);
+    // Evenly spaced lanes: panel[k][j] = from[k * step + j * spacing] for j < count.
+    void (*spaced)(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, int64_t spacing, int64_t count);
     // Lanes whose depth lies side by side: panel[k][j] = from[j][k] for begin[j] <= k < end[j], else 0; j < count.
     void (*transposed)(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t count);
     // As transposed, with from[j][k * step].

@@ -1,16 +1,21 @@
 // Body of the tile kernels (kernels/tile.h) for one ISA; included by kernels/isa/tile_<isa>.cc inside its namespace.
 
-template <class T, int Rows, int Vectors>
+// The most rows of the form that reads a[m][k]: each needs a pointer.
+static constexpr int kMaxByRows = 8;
+
+template <class T, int Rows, int Vectors, bool ByRows>
 static void tile(int64_t depth, const T* a, const T* b, T* c, bool accumulate) {
     constexpr int L = kLanes<T>;
     Vec<T> sum[Rows][Vectors] = {};
+    const T* row[Rows];
+    for (int m = 0; m < Rows; ++m) row[m] = a + m * depth;
     for (int64_t k = 0; k < depth; ++k) {
         Vec<T> operand[Vectors];
 #pragma GCC unroll 4
         for (int v = 0; v < Vectors; ++v) operand[v] = load(b + v * L);
 #pragma GCC unroll 24
         for (int m = 0; m < Rows; ++m) {
-            const Vec<T> scale = splat(a[m]);
+            const Vec<T> scale = splat(ByRows ? row[m][k] : a[m]);
 #pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) sum[m][v] = fma(scale, operand[v], sum[m][v]);
         }
@@ -27,18 +32,30 @@ static void tile(int64_t depth, const T* a, const T* b, T* c, bool accumulate) {
     }
 }
 
+template <int Offset, class V, int... I>
+static inline V every_second(V a, V b, Indices<I...>) {
+    return __builtin_shufflevector(a, b, (2 * I + Offset)...);
+}
+
 template <class T>
-static void side_by_side(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, int64_t count) {
+static void spaced(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, int64_t spacing, int64_t count) {
     constexpr int L = kLanes<T>;
-    if (count < L) {
+    if (spacing == 1) {
+        const int64_t whole = count / L * L, rest = count - whole;
+        for (int64_t k = 0; k < depth; ++k, panel += width, from += step) {
+            for (int64_t j = 0; j < whole; j += L) store(panel + j, load(from + j));
+            if (rest > 0) store_first(panel + whole, load_first(from + whole, rest), rest);
+        }
+    } else if (spacing == 2) {
+        for (int64_t k = 0; k < depth; ++k, panel += width, from += step) {
+            int64_t j = 0;
+            for (; j + L < count; j += L)  // one more lane must follow: the second load ends one element past its own last
+                store(panel + j, every_second<0>(load(from + 2 * j), load(from + 2 * j + L), typename MakeIndices<L>::type()));
+            for (; j < count; ++j) panel[j] = from[2 * j];
+        }
+    } else {
         for (int64_t k = 0; k < depth; ++k, panel += width, from += step)
-            for (int64_t j = 0; j < count; ++j) panel[j] = from[j];
-        return;
-    }
-    for (int64_t k = 0; k < depth; ++k, panel += width, from += step) {
-        int64_t j = 0;
-        for (; j + L <= count; j += L) store(panel + j, load(from + j));
-        if (j < count) store(panel + count - L, load(from + count - L));
+            for (int64_t j = 0; j < count; ++j) panel[j] = from[j * spacing];
     }
 }
 
@@ -71,46 +88,56 @@ static inline void exchange_all(V (&rows)[L]) {
         if ((i & Half) == 0) exchange<Half>(rows[i], rows[i + Half], typename MakeIndices<L>::type());
 }
 
-template <class T>
-static inline void transpose_square(T* panel, int64_t width, const T* const* from, int64_t k) {
+// panel[k][j] = from[j][k] for L steps of k and `count` <= L lanes; Whole: count is L.
+template <class T, bool Whole>
+static inline void transpose_square(T* panel, int64_t width, const T* const* from, int64_t k, int64_t count) {
     constexpr int L = kLanes<T>;
     Vec<T> rows[L];
 #pragma GCC unroll 16
-    for (int i = 0; i < L; ++i) rows[i] = load(from[i] + k);
+    for (int i = 0; i < L; ++i) rows[i] = Whole || i < count ? load(from[i] + k) : Vec<T>{};
     if constexpr (L >= 16) exchange_all<8>(rows);
     if constexpr (L >= 8) exchange_all<4>(rows);
     if constexpr (L >= 4) exchange_all<2>(rows);
     exchange_all<1>(rows);
 #pragma GCC unroll 16
-    for (int i = 0; i < L; ++i) store(panel + i * width, rows[i]);
+    for (int i = 0; i < L; ++i) {
+        if (Whole)
+            store(panel + i * width, rows[i]);
+        else
+            store_first(panel + i * width, rows[i], count);
+    }
+}
+
+template <class T, bool Whole>
+static void transposed_lanes(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t count) {
+    constexpr int L = kLanes<T>;
+    int64_t first = 0, last = depth;  // where all lanes have data
+    for (int64_t i = 0; i < count; ++i) {
+        if (begin[i] > first) first = begin[i];
+        if (end[i] < last) last = end[i];
+    }
+    int64_t k = first;
+    for (; k + L <= last; k += L) transpose_square<T, Whole>(panel + k * width, width, from, k, count);
+    if (k < last && last - first >= L) {
+        transpose_square<T, Whole>(panel + (last - L) * width, width, from, last - L, count);
+        k = last;
+    }
+    if (k < first) k = first;
+    for (int64_t i = 0; i < count; ++i) {  // the rest, element by element
+        T* place = panel + i;
+        const T* source = from[i];
+        const int64_t head = first < depth ? first : depth;
+        for (int64_t q = 0; q < head; ++q) place[q * width] = q >= begin[i] && q < end[i] ? source[q] : T(0);
+        for (int64_t q = k > head ? k : head; q < depth; ++q) place[q * width] = q >= begin[i] && q < end[i] ? source[q] : T(0);
+    }
 }
 
 template <class T>
 static void transposed(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t count) {
     constexpr int L = kLanes<T>;
     int64_t j = 0;
-    for (; j + L <= count; j += L) {
-        int64_t first = 0, last = depth;  // where all L lanes have data
-        for (int i = 0; i < L; ++i) {
-            if (begin[j + i] > first) first = begin[j + i];
-            if (end[j + i] < last) last = end[j + i];
-        }
-        int64_t k = first;
-        for (; k + L <= last; k += L) transpose_square(panel + k * width + j, width, from + j, k);
-        if (k < last && last - first >= L) {
-            transpose_square(panel + (last - L) * width + j, width, from + j, last - L);
-            k = last;
-        }
-        if (k < first) k = first;
-        for (int i = 0; i < L; ++i) {  // the rest, element by element
-            T* place = panel + j + i;
-            const T* source = from[j + i];
-            const int64_t head = first < depth ? first : depth;
-            for (int64_t q = 0; q < head; ++q) place[q * width] = q >= begin[j + i] && q < end[j + i] ? source[q] : T(0);
-            for (int64_t q = k > head ? k : head; q < depth; ++q) place[q * width] = q >= begin[j + i] && q < end[j + i] ? source[q] : T(0);
-        }
-    }
-    gathered(panel + j, width, depth, from + j, begin + j, end + j, count - j, 1);
+    for (; j + L <= count; j += L) transposed_lanes<T, true>(panel + j, width, depth, from + j, begin + j, end + j, L);
+    if (j < count) transposed_lanes<T, false>(panel + j, width, depth, from + j, begin + j, end + j, count - j);
 }
 
 template <class T>

@@ -55,3 +55,31 @@ static inline V fma(V a, V b, V c) {
     return a * b + c;
 }
 #endif
+
+// The first `count` lanes (0 < count <= lanes) from or to memory; nothing beyond them is touched. Missing lanes read as zero.
+template <class T>
+static inline Vec<T> load_first(const T* from, int64_t count) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4)
+        return _mm512_maskz_loadu_ps(static_cast<__mmask16>(0xffffu >> (16 - count)), from);
+    else
+        return _mm512_maskz_loadu_pd(static_cast<__mmask8>(0xffu >> (8 - count)), from);
+#else
+    T lanes[kLanes<T>] = {};
+    for (int64_t j = 0; j < count; ++j) lanes[j] = from[j];
+    return load(lanes);
+#endif
+}
+template <class T>
+static inline void store_first(T* to, Vec<T> value, int64_t count) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4)
+        _mm512_mask_storeu_ps(to, static_cast<__mmask16>(0xffffu >> (16 - count)), value);
+    else
+        _mm512_mask_storeu_pd(to, static_cast<__mmask8>(0xffu >> (8 - count)), value);
+#else
+    T lanes[kLanes<T>];
+    store(lanes, value);
+    for (int64_t j = 0; j < count; ++j) to[j] = lanes[j];
+#endif
+}
