@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,6 +127,15 @@ def test_a_narrow_console_gets_two_tables_and_no_truncated_cell() -> None:
     text = shown(result(WIN, LOSS), width=84)
     assert len([line for line in text.splitlines() if line.startswith("win")]) == 2
     assert "…" not in text
+
+
+def test_the_markdown_of_a_result() -> None:
+    script = Path(__file__).resolve().parents[2] / "benchmarks" / "markdown_table.py"
+    if not script.exists():
+        pytest.skip("the benchmarks folder is not here")
+    text = runpy.run_path(str(script))["markdown"](result(WIN, LOSS))
+    assert "| win | fwd | 1 | 1.6 | 4 | torch channels_last | 4.00 | 2.50 |" in text
+    assert "| geometric mean | | | | | | 1.73 | 1.94 |" in text
 
 
 def test_no_losses_an_interrupt_and_no_rows() -> None:

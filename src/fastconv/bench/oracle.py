@@ -103,10 +103,14 @@ class _Boxes:
     def all(self) -> list[tuple[range, ...]]:
         """The whole output if the budget allows it; else both borders of every axis, and random boxes."""
         whole = tuple(range(n) for n in self.problem.out_extents[1:])
-        if self.problem.products <= self.budget:
+        if self.problem.products * self._price() <= self.budget:
             return [whole]
         random = np.random.default_rng(0)
         return [*self._borders(whole, random), *(self._random(random) for _ in range(BOXES))]
+
+    def _price(self) -> int:
+        """The definition is a matrix product per tap; with few channels on both sides that is little more than a sum."""
+        return 1 if max(self.problem.channels, self.problem.features) >= 8 else 4
 
     def _borders(self, whole: tuple[range, ...], random: np.random.Generator) -> Iterator[tuple[range, ...]]:
         """Where even a border is beyond the budget, that of some features only."""

@@ -65,6 +65,10 @@ def _make(case: Case, direction: str, first: NDArray[Any], second: NDArray[Any],
     x_shape = (case.n, *case.size, case.cin) if last else case.x_shape
     kernel = (case.cout, case.cin // case.groups, *case.kernel)
     w_shape = (*kernel[2:], kernel[1], kernel[0]) if last else kernel
+    if direction == "dx":  # JAX transposes; the gradient of the list is the adjoint, which conjugates
+        second = second.conj()
+    elif direction == "dw":
+        first = first.conj()
     operands = image(first), image(second) if direction == "dw" else _weights(case, second, last)
     function = {"fwd": conv, "dx": input_gradient, "dw": weight_gradient}[direction]
 
