@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import jax
+import jax.ffi
 import numpy as np
 from jax.interpreters import mlir
 
@@ -83,7 +83,7 @@ def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decl
 
 def _problem(avals: list[Any], names: list[str], params: dict[str, Any]) -> ConvProblem:
     """The convolution as the engine's problem, on the row-major buffers that XLA passes to a call."""
-    lhs, rhs, _ = avals
+    lhs, rhs, out = avals
     call = conv_general_dilated(
         Spec.contiguous(tuple(map(int, lhs.shape)), names[0]),
         Spec.contiguous(tuple(map(int, rhs.shape)), names[1]),
@@ -97,6 +97,8 @@ def _problem(avals: list[Any], names: list[str], params: dict[str, Any]) -> Conv
         preferred_element_type=names[2],
         epilogue=Epilogue(precision=precision_name(params["precision"])),
     )
+    if call.out.shape != tuple(map(int, out.shape)):
+        raise LookupError(f"{call.out.shape} was worked out where JAX has {tuple(out.shape)}")
     return call.problem
 
 
