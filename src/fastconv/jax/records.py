@@ -121,7 +121,7 @@ def record(avals_in: Sequence[Any], aval_out: Any, params: dict[str, Any], decis
     """Remembers a decision of `lowering.decide` (a Plan, or a Decline that may carry one)."""
     kind, reason = getattr(decision, "kind", None), getattr(decision, "text", None)
     plan = decision if kind is None else decision.plan
-    considered = {} if plan is None else plan.considered
+    xla = None if plan is None else plan.considered.get("xla")
     lhs, rhs = avals_in
     row = Convolution(
         direction=direction(params["dimension_numbers"]),
@@ -135,7 +135,7 @@ def record(avals_in: Sequence[Any], aval_out: Any, params: dict[str, Any], decis
         reason=reason,
         products=None if plan is None else plan.problem.products,
         seconds=None if plan is None else plan.seconds,
-        xla_seconds=considered.get("xla"),
+        xla_seconds=xla if isinstance(xla, float) else None,
         compiled=0,
     )
     with _lock:
