@@ -86,6 +86,11 @@ const char* fastconv_kernels(void) {
     return text.c_str();
 }
 
+int fastconv_run_kernel(int64_t index, const int64_t* sizes, const void* a, const void* b, void* c) {
+    const char* why = fastconv::run_kernel(index, sizes, a, b, c);
+    return why == nullptr ? 0 : fail(why);
+}
+
 int64_t fastconv_has_xla(void) {
 #if defined(FASTCONV_HAVE_XLA)
     return 1;

@@ -72,6 +72,16 @@ int check_of(const Traversal& traversal, int axis) {
     return -1;
 }
 
+// Whether the channels should be the innermost loop of the depth for spaced lanes: lhs then copies a tap for all channels at
+// once, but rhs may be fetched element by element. Costs are cycles an element.
+bool channels_inside(const Lattice& lattice, const Loops& depth) {
+    constexpr double spaced_run = 0.15, spaced_steps = 0.45, transposed = 0.35, gathered = 2.0;
+    const double rows = static_cast<double>(lattice.rows()), columns = static_cast<double>(lattice.columns.size());
+    auto rhs_cost = [&](int64_t step) { return columns * (step == 1 ? transposed : gathered); };
+    if (lattice.columns.size() > 1 && lattice.columns[1].rhs == lattice.columns[0].rhs + 1) return true;  // rhs is copied in runs either way
+    return spaced_run * rows + rhs_cost(lattice.rhs_c) <= spaced_steps * rows + rhs_cost(depth.inner().rhs);
+}
+
 }  // namespace
 
 int64_t Loops::total() const {
@@ -129,7 +139,7 @@ Traversal::Traversal(const Lattice& lattice) {
             next *= depth.loop[i].extent;
         }
         channel_runs = runs_on && lattice.channels > 1 && taps <= kMaxTapsInChannel;
-        if (lattice.channels > 1 && !channel_runs) make_inner(&depth, 0);
+        if (lattice.channels > 1 && !channel_runs && channels_inside(lattice, depth)) make_inner(&depth, 0);
     } else if (along >= 0) {
         make_inner(&depth, along);
     } else {

@@ -1,6 +1,10 @@
 #include "kernels/registry.h"
 
+#include <vector>
+
 #include "base/isa.h"
+#include "kernels/stencil.h"
+#include "kernels/tile.h"
 
 namespace fastconv {
 namespace {
@@ -18,12 +22,68 @@ constexpr Row kRows[] = {
 #include "kernels/kernels.inc"
 };
 
+std::vector<Row> available() {
+    std::vector<Row> rows;
+    for (const Row& row : kRows)
+        if (isa_available(row.isa)) rows.push_back(row);
+    return rows;
+}
+
+template <class T>
+const char* run_as(const Row& row, const int64_t* sizes, const T* a, const T* b, T* c) {
+    const std::string family = row.family;
+    if (family == "tile") {
+        const TileKernels<T>& kernels = tile_kernels<T>(row.isa);
+        for (int i = 0; i < kernels.count; ++i) {
+            const TileKernel<T>& kernel = kernels.rows[i];
+            if (kernel.rows != row.rows || kernel.vectors != row.columns) continue;
+            const TileFunction<T> run = sizes[2] != 0 ? kernel.run_by_rows : kernel.run;
+            if (run == nullptr) return "kernel: has no form that reads by rows";
+            run(sizes[0], a, b, c, sizes[1] != 0);
+            return nullptr;
+        }
+    }
+    const StencilKernels<T>& kernels = stencil_kernels<T>(row.isa);
+    if (family == "stencil") {
+        const std::vector<int64_t> shift = [&] {
+            std::vector<int64_t> values;
+            for (int64_t q = 0; q < sizes[0]; ++q) values.push_back(q);
+            return values;
+        }();
+        const int64_t offset = 0;
+        for (int i = 0; i < kernels.stencil_count; ++i) {
+            const StencilKernel<T>& kernel = kernels.stencils[i];
+            if (kernel.rows != row.rows || kernel.vectors != row.columns || kernel.taps != row.taps) continue;
+            kernel.run({1, sizes[0], sizes[1], sizes[2], &offset, &a, shift.data(), b, c, sizes[3] != 0});
+            return nullptr;
+        }
+    }
+    if (family == "dot") {
+        std::vector<const T*> left, right;
+        for (int i = 0; i < row.rows; ++i) left.push_back(a + i * sizes[0]);
+        for (int j = 0; j < row.columns; ++j) right.push_back(b + j * sizes[0]);
+        for (int i = 0; i < kernels.dot_count; ++i)
+            if (kernels.dots[i].left == row.rows && kernels.dots[i].right == row.columns) {
+                kernels.dots[i].run(sizes[0], left.data(), right.data(), c);
+                return nullptr;
+            }
+    }
+    return "kernel: listed, but not built";
+}
+
 }  // namespace
+
+const char* run_kernel(int64_t index, const int64_t* sizes, const void* a, const void* b, void* c) {
+    const std::vector<Row> rows = available();
+    if (index < 0 || index >= static_cast<int64_t>(rows.size())) return "kernel: no such row";
+    const Row& row = rows[static_cast<size_t>(index)];
+    if (std::string(row.element) == "float") return run_as(row, sizes, static_cast<const float*>(a), static_cast<const float*>(b), static_cast<float*>(c));
+    return run_as(row, sizes, static_cast<const double*>(a), static_cast<const double*>(b), static_cast<double*>(c));
+}
 
 std::string kernel_table() {
     std::string text;
-    for (const Row& row : kRows) {
-        if (!isa_available(row.isa)) continue;
+    for (const Row& row : available()) {
         const std::string shape = std::to_string(row.rows) + "x" + std::to_string(row.columns) + (row.taps > 0 ? "x" + std::to_string(row.taps) : "");
         text += std::string(isa_name(row.isa)) + " " + row.element + " " + row.family + " " + row.family + "_" + shape + " " + std::to_string(row.rows) +
                 " " + std::to_string(row.columns) + "\n";

@@ -7,7 +7,6 @@ FASTCONV_NUM_THREADS and FASTCONV_ISA are read by the library when it is loaded.
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import c_char_p, c_int, c_int64, c_void_p
@@ -17,7 +16,7 @@ from typing import NamedTuple
 VERSION = "0.1.0"
 ABI = 1  # FASTCONV_ABI in csrc/fastconv.h
 
-_NAME = {"win32": "fastconv.dll", "darwin": "libfastconv.dylib"}.get(sys.platform, "libfastconv.so")
+_NAME = "libfastconv.so"  # on every platform (CMakeLists.txt)
 _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "fastconv_abi": (c_int64, []),
     "fastconv_conv": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
@@ -28,6 +27,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "fastconv_isas": (c_char_p, []),
     "fastconv_set_isa": (c_int, [c_char_p]),
     "fastconv_kernels": (c_char_p, []),
+    "fastconv_run_kernel": (c_int, [c_int64, c_void_p, c_void_p, c_void_p, c_void_p]),
     "fastconv_has_xla": (c_int64, []),
     "fastconv_cpu": (c_char_p, []),
 }
@@ -81,9 +81,11 @@ def library() -> ctypes.CDLL:
     return _library
 
 
-def error() -> RuntimeError:
-    """The exception for this thread's last failed call. Arguments were checked before, so a failure is a fault of fastconv's."""
+def error() -> Exception:
+    """The exception for this thread's last failed call. Arguments were checked before: but for memory, a failure is a fault of fastconv's."""
     message = _library.fastconv_error().decode()
+    if message == "out of memory":
+        return MemoryError("fastconv found no memory for its workspace")
     return RuntimeError(f"the fastconv library refused a call: {message}. This is a bug in fastconv; please report it.")
 
 
@@ -117,6 +119,12 @@ def kernels() -> tuple[Kernel, ...]:
     """Every registered kernel of every ISA level in this build."""
     lines = (line.split() for line in _library.fastconv_kernels().decode().splitlines() if line)
     return tuple(Kernel(isa, element, family, name, int(rows), int(cols)) for isa, element, family, name, rows, cols in lines)
+
+
+def run_kernel(index: int, sizes: tuple[int, ...], a: int, b: int, c: int) -> None:
+    """Runs kernel `index` of `kernels()` alone on the memory at addresses a, b and c (csrc/fastconv.h says what each family reads)."""
+    if _library.fastconv_run_kernel(index, (c_int64 * len(sizes))(*sizes), a, b, c):
+        raise ValueError(_library.fastconv_error().decode())
 
 
 def default_threads() -> int:

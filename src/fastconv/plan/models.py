@@ -48,7 +48,10 @@ def lattice_of(problem: ConvProblem) -> Lattice:
     kernel is a multiple of the dilation, and else fall into at most two lattices an axis."""
     rows = problem.batch * prod(ceil(a.out / phases(a)) for a in problem.axes)
     taps = prod(ceil(a.kernel / (a.lhs_dilation // gcd(a.lhs_dilation, a.rhs_dilation))) for a in problem.axes)
-    groups = prod(1 if phases(a) == 1 or a.kernel % a.lhs_dilation == 0 and a.lo % a.lhs_dilation in (a.lhs_dilation - 1, 0) else 2 for a in problem.axes)
+    groups = prod(
+        1 if phases(a) == 1 or a.kernel % a.lhs_dilation == 0 and a.lo % a.lhs_dilation in (a.lhs_dilation - 1, 0) else 2
+        for a in problem.axes
+    )
     columns = problem.features * prod(phases(a) for a in problem.axes)
     return Lattice(rows, ceil(columns / groups), problem.channels * taps, groups)
 
@@ -89,7 +92,9 @@ def direct_cycles(problem: ConvProblem, machine: Machine) -> float:
     spatial = problem.lhs.spatial
     contiguous_rows = last is not None and spatial[-1] == 1 and last.stride == last.lhs_dilation == 1
     run_depth = problem.lhs.outer[2] == 1 or (last is not None and spatial[-1] == 1 and last.rhs_dilation == 1 and last.kernel > 1)
-    each = PACK_CONTIGUOUS if contiguous_rows and last is not None and last.out >= lanes else PACK_TRANSPOSED if run_depth else PACK_GATHERED
+    each = (
+        PACK_CONTIGUOUS if contiguous_rows and last is not None and last.out >= lanes else PACK_TRANSPOSED if run_depth else PACK_GATHERED
+    )
     packing = each * lattice.rows * lattice.depth + PACK_GATHERED * lattice.columns * lattice.depth
     adjoin = 1 in (problem.out.outer[2], *problem.out.spatial)
     storing = (STORE if adjoin and phases(last) == 1 or problem.features > 1 else STORE_SCATTERED) if last is not None else STORE

@@ -1,0 +1,111 @@
+"""Every row of the kernel table alone against its definition: a new row is tested by being listed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastconv import _core
+
+VECTOR_BYTES = {"scalar": 16, "avx2": 32, "avx512": 64, "neon": 16}
+KERNELS = _core.kernels()
+ROWS = [pytest.param(index, kernel, id=f"{kernel.isa}-{kernel.element}-{kernel.name}") for index, kernel in enumerate(KERNELS)]
+GUARD = 8  # elements around each result that must stay as they were
+
+
+def rows_of(family: str) -> list:
+    return [row for row in ROWS if row.values[1].family == family]
+
+
+def dtype_of(kernel: _core.Kernel) -> np.dtype:
+    return np.dtype({"float": np.float32, "double": np.float64}[kernel.element])
+
+
+def lanes_of(kernel: _core.Kernel) -> int:
+    return VECTOR_BYTES[kernel.isa] // dtype_of(kernel).itemsize
+
+
+def integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Small integers, so that every sum is exact and a lost or doubled term shows."""
+    return rng.integers(-9, 10, shape).astype(dtype)
+
+
+class Guarded:
+    """A flat result with guard cells on both sides."""
+
+    def __init__(self, size: int, dtype: np.dtype, fill: float) -> None:
+        self.memory = np.full(size + 2 * GUARD, 77, dtype)
+        self.result = self.memory[GUARD:-GUARD]
+        self.result[...] = fill
+
+    def check(self) -> None:
+        assert (self.memory[:GUARD] == 77).all() and (self.memory[-GUARD:] == 77).all(), "wrote outside its result"
+
+
+def run(index: int, sizes: tuple[int, ...], a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    _core.run_kernel(index, sizes, a.ctypes.data, b.ctypes.data, c.ctypes.data)
+
+
+@pytest.mark.parametrize(("index", "kernel"), rows_of("tile"))
+def test_tile(index: int, kernel: _core.Kernel) -> None:
+    dtype, width = dtype_of(kernel), kernel.cols * lanes_of(kernel)
+    rng = np.random.default_rng(index)
+    for depth in (0, 1, 2, 7, 33):
+        a, b = integers(rng, (depth, kernel.rows), dtype), integers(rng, (depth, width), dtype)
+        expected = a.T @ b
+        for accumulate in (False, True):
+            for by_rows in (False, True):
+                if by_rows and kernel.rows > 8:
+                    with pytest.raises(ValueError, match="by rows"):
+                        run(index, (depth, accumulate, by_rows), a, b, np.empty(0, dtype))
+                    continue
+                c = Guarded(kernel.rows * width, dtype, 5 if accumulate else np.nan)
+                run(index, (depth, accumulate, by_rows), np.ascontiguousarray(a.T) if by_rows else a, b, c.result)
+                c.check()
+                np.testing.assert_array_equal(c.result.reshape(kernel.rows, width), expected + 5 * accumulate)
+
+
+@pytest.mark.parametrize(("index", "kernel"), rows_of("stencil"))
+def test_stencil(index: int, kernel: _core.Kernel) -> None:
+    dtype, width = dtype_of(kernel), kernel.cols * lanes_of(kernel)
+    taps = int(kernel.name.rsplit("x", 1)[1])
+    rng = np.random.default_rng(index)
+    for shifts in (1, 3, 6):
+        row_step, out_step = width + shifts + 2, width + 3
+        weights = integers(rng, (shifts, taps), dtype)
+        image = integers(rng, (kernel.rows + taps - 1, row_step), dtype)
+        expected = sum(weights[q, h] * image[h : h + kernel.rows, q : q + width] for q in range(shifts) for h in range(taps))
+        for accumulate in (False, True):
+            out = Guarded((kernel.rows - 1) * out_step + width, dtype, 5)
+            run(index, (shifts, row_step, out_step, accumulate), weights, image, out.result)
+            out.check()
+            padded = np.append(out.result, np.full(out_step - width, 5, dtype)).reshape(kernel.rows, out_step)
+            np.testing.assert_array_equal(padded[:, :width], expected + 5 * accumulate)
+            assert (padded[:, width:] == 5).all(), "wrote between the rows"
+
+
+@pytest.mark.parametrize(("index", "kernel"), rows_of("dot"))
+def test_dot(index: int, kernel: _core.Kernel) -> None:
+    dtype, lanes = dtype_of(kernel), lanes_of(kernel)
+    rng = np.random.default_rng(index)
+    for depth in (0, lanes - 1, lanes, 3 * lanes + 1):
+        a, b = integers(rng, (kernel.rows, depth), dtype), integers(rng, (kernel.cols, depth), dtype)
+        whole = depth // lanes * lanes
+        products = a[:, None, :whole] * b[None, :, :whole]
+        expected = products.reshape(kernel.rows, kernel.cols, whole // lanes, lanes).sum(axis=2) + 5
+        sums = Guarded(kernel.rows * kernel.cols * lanes, dtype, 5)
+        run(index, (depth,), a, b, sums.result)
+        sums.check()
+        np.testing.assert_array_equal(sums.result.reshape(kernel.rows, kernel.cols, lanes), expected)
+
+
+def test_every_level_has_every_family() -> None:
+    for isa in _core.isas():
+        for element in ("float", "double"):
+            families = {kernel.family for kernel in KERNELS if kernel.isa == isa and kernel.element == element}
+            assert families == {"tile", "stencil", "dot"}, (isa, element)
+
+
+def test_an_unknown_row_is_refused() -> None:
+    with pytest.raises(ValueError, match="no such row"):
+        _core.run_kernel(len(KERNELS), (0,), 0, 0, 0)
