@@ -94,7 +94,8 @@ const char* parse_problem(const int64_t* words, int64_t count, Problem* out) {
         a.lhs_dilation = reader.next();
         a.rhs_dilation = reader.next();
         if (!extent_ok(a.size) || !extent_ok(a.kernel) || !extent_ok(a.out)) return "plan words: a spatial extent is negative or too large";
-        if (!step_ok(a.stride) || !step_ok(a.lhs_dilation) || !step_ok(a.rhs_dilation)) return "plan words: a stride or dilation is out of range";
+        if (!step_ok(a.stride) || !step_ok(a.lhs_dilation) || !step_ok(a.rhs_dilation))
+            return "plan words: a stride or dilation is out of range";
         if (a.lo < -kMaxExtent || a.lo > kMaxExtent) return "plan words: a padding is out of range";
         int64_t reach;
         if (__builtin_mul_overflow(a.out, a.stride, &reach) || reach > std::numeric_limits<int64_t>::max() / 8 ||
@@ -127,7 +128,8 @@ const char* check_buffers(const Problem& p, const Buffers& buffers) {
         const int64_t extents[3] = {p.groups * p.features, 1, 1};
         const Operand bias{0, {p.bias_stride, 0, 0}, {}};
         if (buffers.bias.data == nullptr) return "the plan names a bias, but there is none";
-        if (p.groups * p.features > kMaxExtent || !fits(bias, extents, 3, buffers.bias.lo, buffers.bias.hi)) return "the plan reaches outside bias";
+        if (p.groups * p.features > kMaxExtent || !fits(bias, extents, 3, buffers.bias.lo, buffers.bias.hi))
+            return "the plan reaches outside bias";
     }
     return nullptr;
 }

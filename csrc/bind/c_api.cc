@@ -26,7 +26,8 @@ std::string cpu_name() {
 #if defined(__x86_64__)
     unsigned words[12];
     if (static_cast<unsigned>(__get_cpuid_max(0x80000000u, nullptr)) >= 0x80000004u) {
-        for (unsigned i = 0; i < 3; ++i) __get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]);
+        for (unsigned i = 0; i < 3; ++i)
+            __get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]);
         char text[sizeof(words) + 1] = {};
         std::memcpy(text, words, sizeof(words));
         std::string name(text);
@@ -54,7 +55,8 @@ extern "C" {
 
 int64_t fastconv_abi(void) { return FASTCONV_ABI; }
 
-int fastconv_conv(const int64_t* words, int64_t count, const void* lhs, const void* rhs, const void* bias, void* out, const int64_t* ranges) {
+int fastconv_conv(const int64_t* words, int64_t count, const void* lhs, const void* rhs, const void* bias, void* out,
+                  const int64_t* ranges) {
     fastconv::Problem problem;
     if (const char* why = fastconv::parse_problem(words, count, &problem)) return fail(why);
     const fastconv::Buffers buffers{

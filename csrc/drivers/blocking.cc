@@ -7,18 +7,16 @@
 namespace fastconv {
 namespace {
 
-constexpr int64_t kDepthBytes = 1536;            // of one lane's depth block: a panel of 48 lanes then fills 72 KB of the second cache
-constexpr int64_t kRowBlock = 192;               // lanes of lhs packed at a time
-constexpr int64_t kColumnBlock = 384;            // lanes of rhs packed at a time when it is not shared
+constexpr int64_t kDepthBytes = 1536;  // of one lane's depth block: a panel of 48 lanes then fills 72 KB of the second cache
+constexpr int64_t kRowBlock = 192;     // lanes of lhs packed at a time
+constexpr int64_t kColumnBlock = 384;  // lanes of rhs packed at a time when it is not shared
 constexpr int64_t kSharedBytes = int64_t{8} << 20;
-constexpr int64_t kTasks = 16;                   // enough to keep many cores even, few enough to keep packing shared
-constexpr int64_t kTaskProducts = 1 << 17;       // a task smaller than this costs more to hand out than to run
-constexpr double kScatter = 2.0;                 // cycles an output costs when neighbours of a vector do not lie side by side
+constexpr int64_t kTasks = 16;              // enough to keep many cores even, few enough to keep packing shared
+constexpr int64_t kTaskProducts = 1 << 17;  // a task smaller than this costs more to hand out than to run
+constexpr double kScatter = 2.0;            // cycles an output costs when neighbours of a vector do not lie side by side
 
 // Cycles of one depth step of a tile: two multiply-adds and two loads a cycle, and a latency of four.
-double tile_cycles(int rows, int vectors) {
-    return 0.5 + std::max({4.0, 0.5 * rows * vectors, 0.5 * (rows + vectors)});
-}
+double tile_cycles(int rows, int vectors) { return 0.5 + std::max({4.0, 0.5 * rows * vectors, 0.5 * (rows + vectors)}); }
 
 template <class T>
 double side_cycles(const Tiles<T>& tiles, int64_t broadcast, int rows, int vectors, int full_vectors) {
@@ -70,9 +68,11 @@ Blocking choose_blocking(const Lattice& lattice, const Traversal& traversal, con
         for (const bool in_rows : {true, false}) {
             const bool by_rows = !in_rows && lhs_runs;
             if (by_rows && kernel.run_by_rows == nullptr) continue;
-            double cycles = product_cycles(tiles, in_rows ? b.rows : b.columns, in_rows ? b.columns : b.rows, kernel.rows, kernel.vectors, b.lanes);
+            double cycles =
+                product_cycles(tiles, in_rows ? b.rows : b.columns, in_rows ? b.columns : b.rows, kernel.rows, kernel.vectors, b.lanes);
             cycles *= static_cast<double>(std::max<int64_t>(b.depth, 1));
-            if (!(in_rows ? rows_adjoin : columns_adjoin)) cycles += kScatter * static_cast<double>(b.rows) * static_cast<double>(b.columns);
+            if (!(in_rows ? rows_adjoin : columns_adjoin))
+                cycles += kScatter * static_cast<double>(b.rows) * static_cast<double>(b.columns);
             if (best < 0 || cycles < best) {
                 best = cycles;
                 b.rows_in_vectors = in_rows;
@@ -112,8 +112,8 @@ Blocking choose_blocking(const Lattice& lattice, const Traversal& traversal, con
     return b;
 }
 
-#define FASTCONV_BLOCKING(T)                                                                             \
-    template class Tiles<T>;                                                                             \
+#define FASTCONV_BLOCKING(T) \
+    template class Tiles<T>; \
     template Blocking choose_blocking<T>(const Lattice&, const Traversal&, const TileKernels<T>&);
 FASTCONV_BLOCKING(float)
 FASTCONV_BLOCKING(double)

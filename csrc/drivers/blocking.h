@@ -16,8 +16,8 @@ struct Blocking {
     int64_t rows, columns, depth;
     int64_t row_block, column_block, depth_block;  // of one task; row and column blocks are whole tiles
     int64_t row_blocks, column_blocks, depth_blocks;
-    int64_t splits;     // parts of the depth summed apart, then together in order
-    bool shared_rhs;    // rhs is packed once for all tasks
+    int64_t splits;   // parts of the depth summed apart, then together in order
+    bool shared_rhs;  // rhs is packed once for all tasks
     int64_t tasks() const { return row_blocks * column_blocks * splits; }
     int64_t split_blocks() const { return (depth_blocks + splits - 1) / splits; }
 

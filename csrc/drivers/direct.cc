@@ -21,13 +21,16 @@ namespace {
 // One lattice with its cut, and where its tasks and its shared memory start.
 template <class T>
 struct Part {
-    Part(Lattice made, const TileKernels<T>& kernels) : lattice(std::move(made)), traversal(lattice), cut(choose_blocking(lattice, traversal, kernels)) {}
+    Part(Lattice made, const TileKernels<T>& kernels)
+        : lattice(std::move(made)), traversal(lattice), cut(choose_blocking(lattice, traversal, kernels)) {}
     Lattice lattice;
     Traversal traversal;
     Blocking cut;
     int64_t first_task = 0, shared_rhs = 0, partial = 0;  // the offsets are in elements
     int64_t rhs_size() const { return cut.shared_rhs ? cut.padded(cut.columns) * cut.depth : 0; }
-    int64_t block_size() const { return cut.rows_in_vectors ? cut.padded(cut.row_block) * cut.column_block : cut.row_block * cut.padded(cut.column_block); }
+    int64_t block_size() const {
+        return cut.rows_in_vectors ? cut.padded(cut.row_block) * cut.column_block : cut.row_block * cut.padded(cut.column_block);
+    }
     int64_t partial_size() const { return cut.splits > 1 ? cut.tasks() * block_size() : 0; }
 };
 
@@ -196,7 +199,8 @@ private:
             for_panels(c, c.rows_in_vectors, t.rows, [&](int64_t at, int lanes, int width) {
                 Lanes side;
                 row_lanes(part.lattice, part.traversal, t.row + at, lanes, &side);
-                pack_lhs<T>(part.lattice, part.traversal, kernels_.pack, lhs, side, first, depth, width, c.by_rows, lhs_panels + at * depth);
+                pack_lhs<T>(part.lattice, part.traversal, kernels_.pack, lhs, side, first, depth, width, c.by_rows,
+                            lhs_panels + at * depth);
             });
             const T* columns = rhs_panels;
             if (c.shared_rhs)
@@ -206,12 +210,16 @@ private:
             const T* in_vectors = c.rows_in_vectors ? lhs_panels : columns;
             const T* broadcast = c.rows_in_vectors ? columns : lhs_panels;
             const bool store = c.splits == 1 && block + 1 == t.block + t.blocks;
-            for_tiles(part, t, [&](const TileAt& tile) {
-                T* sum = keep ? sums + tile.offset : sums;
-                tiles_.at(tile.rows, tile.width / c.lanes, c.by_rows)(depth, broadcast + tile.row * depth, in_vectors + tile.lane * depth, sum, block > t.block);
-            }, [&](const TileAt& tile, const Lanes& vector_side) {
-                if (store) store_tile(part, t, tile, vector_side, places + tile.row, keep ? sums + tile.offset : sums);
-            });
+            for_tiles(
+                part, t,
+                [&](const TileAt& tile) {
+                    T* sum = keep ? sums + tile.offset : sums;
+                    tiles_.at(tile.rows, tile.width / c.lanes, c.by_rows)(depth, broadcast + tile.row * depth,
+                                                                          in_vectors + tile.lane * depth, sum, block > t.block);
+                },
+                [&](const TileAt& tile, const Lanes& vector_side) {
+                    if (store) store_tile(part, t, tile, vector_side, places + tile.row, keep ? sums + tile.offset : sums);
+                });
         }
     }
 
@@ -242,7 +250,8 @@ private:
     // Bias, activation and the way out. `sum` holds tile.rows rows of tile.width lanes.
     void store_tile(const Part<T>& part, const Task& t, const TileAt& tile, const Lanes& side, const Place* across, T* sum) const {
         const bool rows_in_vectors = part.cut.rows_in_vectors;
-        if (part.traversal.checked > 0 && !kernels_.finite(sum, int64_t{tile.rows} * tile.width)) suspicious_.store(true, std::memory_order_relaxed);
+        if (part.traversal.checked > 0 && !kernels_.finite(sum, int64_t{tile.rows} * tile.width))
+            suspicious_.store(true, std::memory_order_relaxed);
         T* out = out_ + t.group * p_.out.outer[0];
         const int64_t first_feature = t.group * p_.features;
         T bias[kMaxLanes];
@@ -280,13 +289,16 @@ private:
                 const Task t = task_of(part, block * c.splits);
                 find_places(part, t, places);
                 T* sums = partials_ + part.partial + block * c.splits * part.block_size();
-                for_tiles(part, t, [&](const TileAt& tile) {
-                    T* into = sums + tile.offset;
-                    for (int64_t split = 1; split < c.splits; ++split) {
-                        const T* from = into + split * part.block_size();
-                        for (int64_t j = 0; j < int64_t{tile.rows} * tile.width; ++j) into[j] += from[j];
-                    }
-                }, [&](const TileAt& tile, const Lanes& side) { store_tile(part, t, tile, side, places + tile.row, sums + tile.offset); });
+                for_tiles(
+                    part, t,
+                    [&](const TileAt& tile) {
+                        T* into = sums + tile.offset;
+                        for (int64_t split = 1; split < c.splits; ++split) {
+                            const T* from = into + split * part.block_size();
+                            for (int64_t j = 0; j < int64_t{tile.rows} * tile.width; ++j) into[j] += from[j];
+                        }
+                    },
+                    [&](const TileAt& tile, const Lanes& side) { store_tile(part, t, tile, side, places + tile.row, sums + tile.offset); });
             });
         }
     }

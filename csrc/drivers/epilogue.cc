@@ -64,7 +64,7 @@ uint16_t narrow_f16(float value) {
     const uint32_t magnitude = bits & 0x7fffffffu;
     if (magnitude > 0x7f800000u) return sign | 0x7e00u;
     if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // rounds to infinity: at least 65520
-    if (magnitude >= 0x38800000u)                           // normal: drop 13 bits, to even
+    if (magnitude >= 0x38800000u)                         // normal: drop 13 bits, to even
         return static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13));
     if (magnitude < 0x33000000u) return sign;  // below half of the smallest subnormal
     const uint32_t shift = 126u - (magnitude >> 23);

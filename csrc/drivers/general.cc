@@ -12,7 +12,7 @@
 namespace fastconv {
 namespace {
 
-constexpr int64_t kRow = 2048;            // lanes of a row: accumulators stay in the first cache
+constexpr int64_t kRow = 2048;               // lanes of a row: accumulators stay in the first cache
 constexpr int64_t kChunkProducts = 1 << 16;  // work below which a thread is not worth waking
 
 constexpr int kOuter = 3;  // output coordinates g, n, o before the spatial ones
@@ -155,7 +155,8 @@ template <class Real>
 void finish_complex(const Problem& p, const void* acc, const char* bias, char* to) {
     Real part[2] = {load<Real>(acc), load<Real>(static_cast<const char*>(acc) + sizeof(Real))};
     for (int i = 0; i < 2; ++i) {
-        if (bias != nullptr) part[i] += p.dtype == Dtype::c64 ? static_cast<Real>(load<float>(bias + 4 * i)) : static_cast<Real>(load<double>(bias + 8 * i));
+        if (bias != nullptr)
+            part[i] += p.dtype == Dtype::c64 ? static_cast<Real>(load<float>(bias + 4 * i)) : static_cast<Real>(load<double>(bias + 8 * i));
         if (p.out_dtype == Dtype::c64)
             put(to + 4 * i, static_cast<float>(part[i]));
         else
@@ -274,7 +275,8 @@ private:
         for (int i = 0; i < p.dims; ++i) out += at[kOuter + i] * p.out.spatial[i];
         const int64_t out_step = lane.spatial() ? p.out.spatial[lane.axis - kOuter] : p.out.outer[lane.axis];
         const int64_t bias_step = lane.axis == 0 ? p.features * p.bias_stride : lane.axis == 2 ? p.bias_stride : 0;
-        const char* bias = p.has_bias ? static_cast<const char*>(b.bias.data) + (at[0] * p.features + at[2]) * p.bias_stride * t.size : nullptr;
+        const char* bias =
+            p.has_bias ? static_cast<const char*>(b.bias.data) + (at[0] * p.features + at[2]) * p.bias_stride * t.size : nullptr;
         for (int64_t j = 0; j < length; ++j) {
             const char* from = acc + (j % lane.period * pitch + j / lane.period) * t.accumulator_size;
             char* to = static_cast<char*>(b.out.data) + (out + j * out_step) * t.out_size;

@@ -78,7 +78,8 @@ bool channels_inside(const Lattice& lattice, const Loops& depth) {
     constexpr double spaced_run = 0.15, spaced_steps = 0.45, transposed = 0.35, gathered = 2.0;
     const double rows = static_cast<double>(lattice.rows()), columns = static_cast<double>(lattice.columns.size());
     auto rhs_cost = [&](int64_t step) { return columns * (step == 1 ? transposed : gathered); };
-    if (lattice.columns.size() > 1 && lattice.columns[1].rhs == lattice.columns[0].rhs + 1) return true;  // rhs is copied in runs either way
+    if (lattice.columns.size() > 1 && lattice.columns[1].rhs == lattice.columns[0].rhs + 1)
+        return true;  // rhs is copied in runs either way
     return spaced_run * rows + rhs_cost(lattice.rhs_c) <= spaced_steps * rows + rhs_cost(depth.inner().rhs);
 }
 
@@ -226,7 +227,8 @@ template <class T>
 class LhsPacker {
 public:
     LhsPacker(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes)
-        : lattice_(lattice), traversal_(traversal), pack_(pack), data_(data), lanes_(lanes), lane_check_(check_of(traversal, traversal.rows.inner().axis)) {}
+        : lattice_(lattice), traversal_(traversal), pack_(pack), data_(data), lanes_(lanes),
+          lane_check_(check_of(traversal, traversal.rows.inner().axis)) {}
 
     // Where the piece starts: its offset in lhs and what its first tap adds to a lane's position on each checked axis.
     void start(const Piece& piece) {
@@ -254,13 +256,16 @@ public:
                     const int64_t index = lanes_.position[i][lane] + shift_[i] + (i == walked_ ? step * axis.t_input : 0);
                     if (i == lane_check_) {
                         begin = static_cast<int>(std::min<int64_t>(stop, std::max<int64_t>(begin, lane + ceil_div(-index, axis.q_input))));
-                        end = static_cast<int>(std::max<int64_t>(begin, std::min<int64_t>(end, lane + ceil_div(axis.size - index, axis.q_input))));
+                        end = static_cast<int>(
+                            std::max<int64_t>(begin, std::min<int64_t>(end, lane + ceil_div(axis.size - index, axis.q_input))));
                     } else if (index < 0 || index >= axis.size) {
                         end = begin;
                     }
                 }
                 zero_lanes(place, piece.pitch, each, lane, begin - lane);
-                if (begin < end) pack_.spaced(place + begin, piece.pitch, each, source + lanes_.start[begin], piece.loop->lhs, lanes_.spacing, end - begin);
+                if (begin < end)
+                    pack_.spaced(place + begin, piece.pitch, each, source + lanes_.start[begin], piece.loop->lhs, lanes_.spacing,
+                                 end - begin);
                 zero_lanes(place, piece.pitch, each, end, stop - end);
             }
         }
@@ -308,8 +313,8 @@ private:
 }  // namespace
 
 template <class T>
-void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first,
-              int64_t depth, int width, bool by_rows, T* panel) {
+void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes,
+              int64_t first, int64_t depth, int width, bool by_rows, T* panel) {
     if (!by_rows) zero_lanes(panel, width, depth, lanes.count, width - lanes.count);
     LhsPacker<T> packer(lattice, traversal, pack, data, lanes);
     if (traversal.channel_runs) {
@@ -333,8 +338,8 @@ void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKern
 }
 
 template <class T>
-void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first, int64_t depth, int width,
-              T* panel) {
+void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first, int64_t depth,
+              int width, T* panel) {
     const Loop& inner = traversal.rhs_depth.inner();
     zero_lanes(panel, width, depth, lanes.count, width - lanes.count);
     for_pieces(traversal.rhs_depth, first, depth, [&](const int64_t* digits, int64_t length, int64_t at) {
@@ -359,8 +364,9 @@ void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* d
     });
 }
 
-#define FASTCONV_PANELS(T)                                                                                                              \
-    template void pack_lhs<T>(const Lattice&, const Traversal&, const PackKernels<T>&, const T*, const Lanes&, int64_t, int64_t, int, bool, T*); \
+#define FASTCONV_PANELS(T) \
+    template void pack_lhs<T>(const Lattice&, const Traversal&, const PackKernels<T>&, const T*, const Lanes&, int64_t, int64_t, int, \
+                              bool, T*); \
     template void pack_rhs<T>(const Traversal&, const PackKernels<T>&, const T*, const Lanes&, int64_t, int64_t, int, T*);
 FASTCONV_PANELS(float)
 FASTCONV_PANELS(double)

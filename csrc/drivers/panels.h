@@ -41,7 +41,7 @@ struct Traversal {
     // since the checks of a tap serve all channels. Depth blocks are then whole channels of `taps` steps.
     bool channel_runs;
     int64_t taps;
-    int checked;        // axes on which a tap can fall outside; the others need no check
+    int checked;  // axes on which a tap can fall outside; the others need no check
     int checked_axes[kMaxDims];
 };
 
@@ -55,20 +55,20 @@ struct Lanes {
     int64_t start[kMaxLanes];
     int64_t position[kMaxDims][kMaxLanes];
     int64_t out[kMaxLanes];
-    int out_end[kMaxLanes];  // where the stretch of neighbouring outputs that holds a lane ends
+    int out_end[kMaxLanes];      // where the stretch of neighbouring outputs that holds a lane ends
     int64_t feature[kMaxLanes];  // of a column; unused for rows
 };
 
 void row_lanes(const Lattice& lattice, const Traversal& traversal, int64_t first, int count, Lanes* lanes);
 void column_lanes(const Lattice& lattice, int64_t first, int count, Lanes* lanes);
 
-// Fills panel[k][lane] (by_rows: panel[lane][k]) for depth first <= k < first + depth from lhs (with its checks) or rhs. `data` is the operand of the
-// group; lanes beyond lanes.count up to width become zero.
+// Fills panel[k][lane] (by_rows: panel[lane][k]) for depth first <= k < first + depth from lhs (with its checks) or rhs. `data` is the
+// operand of the group; lanes beyond lanes.count up to width become zero.
 template <class T>
-void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first,
-              int64_t depth, int width, bool by_rows, T* panel);
+void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes,
+              int64_t first, int64_t depth, int width, bool by_rows, T* panel);
 template <class T>
-void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first, int64_t depth, int width,
-              T* panel);
+void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first, int64_t depth,
+              int width, T* panel);
 
 }  // namespace fastconv

@@ -19,8 +19,8 @@ namespace fastconv {
 namespace {
 
 constexpr int kMaxSide = 32, kMaxLeft = 8;
-constexpr int64_t kSplits = 16;               // parts of the sum; a function of the problem, not of the threads
-constexpr int64_t kSplitProducts = 1 << 17;   // a part smaller than this is not worth its own sums
+constexpr int64_t kSplits = 16;                 // parts of the sum; a function of the problem, not of the threads
+constexpr int64_t kSplitProducts = 1 << 17;     // a part smaller than this is not worth its own sums
 constexpr int64_t kMaxSums = int64_t{1} << 20;  // elements of one part's sums
 
 template <class T>
@@ -69,7 +69,8 @@ public:
         row_outputs_ = row_ < 0 ? 1 : p.axes[row_].out;
         sums_ = p.features * outer_outputs_ * row_outputs_ * lane.out * dots_.lanes;
         const double products = static_cast<double>(units_) * static_cast<double>(lane.kernel) * static_cast<double>(sums_ / dots_.lanes);
-        splits_ = std::max<int64_t>(1, std::min({kSplits / std::max<int64_t>(1, p.groups * p.batch), units_, static_cast<int64_t>(products / kSplitProducts)}));
+        splits_ = std::max<int64_t>(
+            1, std::min({kSplits / std::max<int64_t>(1, p.groups * p.batch), units_, static_cast<int64_t>(products / kSplitProducts)}));
     }
 
     // nullptr, or why these extents do not suit the algorithm.
@@ -82,7 +83,8 @@ public:
         std::atomic<bool> exhausted{false};
         for_chunks(executor, parts, [&](int64_t part) {
             const int64_t lane_taps = p.axes[lane_].kernel;
-            const size_t elements = static_cast<size_t>(p.axes[lane_].rhs_dilation * pitch_ + kMaxLeft * lane_taps + 64 + 2 * kMaxSide * 16);
+            const size_t elements =
+                static_cast<size_t>(p.axes[lane_].rhs_dilation * pitch_ + kMaxLeft * lane_taps + 64 + 2 * kMaxSide * 16);
             T* local = static_cast<T*>(scratch(ScratchSlot::local, elements * sizeof(T)));
             if (local == nullptr)
                 exhausted.store(true);
@@ -174,11 +176,14 @@ private:
                         left[count++] = row;
                     }
                     if (count > 0) {
-                        taken = std::min<int64_t>(taken, dots_.take_right(dots_.take_left(std::min<int64_t>(dots_.max_left, last_row - first_row)), lane.out - column));
+                        taken = std::min<int64_t>(
+                            taken,
+                            dots_.take_right(dots_.take_left(std::min<int64_t>(dots_.max_left, last_row - first_row)), lane.out - column));
                         for (int64_t j = 0; j < taken; ++j) right[j] = shifted(copy, column + j);
                         if (p.rhs.spatial[lane_] != 1)
                             for (int i = 0; i < count; ++i) left[i] = gather_row(left[i], rows + i * lane.kernel);
-                        add_dots(left, count, right, static_cast<int>(taken), sums + o * per_feature + q * per_row + column * dots_.lanes, per_row, tails);
+                        add_dots(left, count, right, static_cast<int>(taken), sums + o * per_feature + q * per_row + column * dots_.lanes,
+                                 per_row, tails);
                     }
                     q += count + skipped;
                 }

@@ -97,7 +97,8 @@ private:
         for (int64_t feature = 0; feature < p.groups * p.features; ++feature)
             for (int64_t c = 0; c < p.channels; ++c)
                 for (int64_t outer = 0; outer < s.far_taps * planes; ++outer) {
-                    const T* from = rhs_ + p.rhs.offset + feature / p.features * p.rhs.outer[0] + feature % p.features * p.rhs.outer[1] + c * p.rhs.outer[2];
+                    const T* from = rhs_ + p.rhs.offset + feature / p.features * p.rhs.outer[0] + feature % p.features * p.rhs.outer[1] +
+                                    c * p.rhs.outer[2];
                     int64_t index = outer;
                     if (s.plane >= 0) from += index % planes * p.rhs.spatial[s.plane];
                     index /= planes;
@@ -109,7 +110,8 @@ private:
                     const int64_t row_step = s.flat ? int64_t{set_.lanes} * lane_step : p.rhs.spatial[s.row];
                     for (const StencilChunk& chunk : s.chunks)
                         for (int64_t q = chunk.first_shift; q < chunk.first_shift + chunk.shifts; ++q)
-                            for (int64_t h = chunk.first_row_tap; h < chunk.first_row_tap + chunk.taps; ++h) *to++ = from[q * lane_step + h * row_step];
+                            for (int64_t h = chunk.first_row_tap; h < chunk.first_row_tap + chunk.taps; ++h)
+                                *to++ = from[q * lane_step + h * row_step];
                 }
     }
 
@@ -134,7 +136,9 @@ private:
     }
 
     // Input index on an axis of output `at` with tap `k`, and whether it exists.
-    int64_t input(int axis, int64_t at, int64_t k) const { return at * p.axes[axis].stride + k * p.axes[axis].rhs_dilation - p.axes[axis].lo; }
+    int64_t input(int axis, int64_t at, int64_t k) const {
+        return at * p.axes[axis].stride + k * p.axes[axis].rhs_dilation - p.axes[axis].lo;
+    }
     bool inside(int axis, int64_t index) const { return index >= 0 && index < p.axes[axis].size; }
 
     // Input offset of a far tap combination, or -1 when it falls on padding.
@@ -172,7 +176,8 @@ private:
         const T* image = lhs_ + p.lhs.offset + b.group * p.lhs.outer[0] + b.image * p.lhs.outer[1];
         const int64_t first_lane = input(s.lane, b.lane, 0);
         const int64_t first_row = s.row < 0 ? 0 : input(s.row, b.row, 0), first_plane = s.plane < 0 ? 0 : input(s.plane, b.plane, 0);
-        const int64_t rows = s.row < 0 ? 1 : (b.rows - 1) * p.axes[s.row].stride + (p.axes[s.row].kernel - 1) * p.axes[s.row].rhs_dilation + 1;
+        const int64_t rows =
+            s.row < 0 ? 1 : (b.rows - 1) * p.axes[s.row].stride + (p.axes[s.row].kernel - 1) * p.axes[s.row].rhs_dilation + 1;
         for (int64_t c = 0; c < p.channels; ++c)
             for (int64_t tap = 0; tap < s.far_taps; ++tap) {
                 T* block = to + (c * s.far_taps + tap) * s.planes * s.plane_size();
@@ -263,8 +268,8 @@ private:
             for (int64_t x = 0; x < b.lanes; x += width) {
                 const int64_t left = b.lanes >= width ? std::min(x, b.lanes - width) : x;
                 const int64_t valid = std::min(width, b.lanes - left);
-                tile(f, rows, f.in + top * s.row_step + left, f.out + top * p.out.spatial[s.row] + left * p.out.spatial[s.lane], p.out.spatial[s.row],
-                     valid, valid == width);
+                tile(f, rows, f.in + top * s.row_step + left, f.out + top * p.out.spatial[s.row] + left * p.out.spatial[s.lane],
+                     p.out.spatial[s.row], valid, valid == width);
             }
             y = top + rows;
         }

@@ -92,7 +92,8 @@ const char* plan_stencil(const Problem& p, int lanes, int max_taps, StencilPlan*
     }
     s.groups_per_feature = p.channels * s.far_taps * (s.plane >= 0 ? p.axes[s.plane].kernel : 1);
     if (static_cast<double>(p.channels) * static_cast<double>(s.far_taps) * static_cast<double>(s.planes) * static_cast<double>(s.rows) *
-            static_cast<double>(s.pitch) > static_cast<double>(kScratchElements))
+            static_cast<double>(s.pitch) >
+        static_cast<double>(kScratchElements))
         return "stencil: the working set of a tile is too large";
     *plan = s;
     return nullptr;

@@ -24,14 +24,14 @@ struct StencilPlan {
     bool flat;
     bool shared;  // neighbouring rows use each other's input vectors
     int vectors;
-    int64_t lane_block, row_block, plane_block;     // outputs of one task
+    int64_t lane_block, row_block, plane_block;  // outputs of one task
     int64_t lane_blocks, row_blocks, plane_blocks;
-    int64_t pitch, phase_pitch, rows, planes;       // of the scratch copy of the input: elements, rows of a plane, planes
-    int64_t row_step, tap_step;                     // elements between rows of a tile, between row taps
+    int64_t pitch, phase_pitch, rows, planes;  // of the scratch copy of the input: elements, rows of a plane, planes
+    int64_t row_step, tap_step;                // elements between rows of a tile, between row taps
     int64_t far_outputs, far_taps;
     std::vector<StencilChunk> chunks;
-    std::vector<int64_t> shifts;                    // of each lane tap (or of each shift of a flat stencil)
-    int64_t group_weights;                          // weights of one group (a channel and an outer tap)
+    std::vector<int64_t> shifts;  // of each lane tap (or of each shift of a flat stencil)
+    int64_t group_weights;        // weights of one group (a channel and an outer tap)
     int64_t groups_per_feature;
 
     int64_t plane_size() const { return rows * pitch; }

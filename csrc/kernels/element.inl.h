@@ -28,7 +28,7 @@ static inline float widen(Half h) {
     uint32_t bits = (h.bits & 0x7fffu) << 13;
     const uint32_t exponent = bits & exponent_mask;
     bits += (127u - 15u) << 23;
-    const uint32_t special = bits + ((128u - 16u) << 23);                                               // inf and NaN
+    const uint32_t special = bits + ((128u - 16u) << 23);                                                        // inf and NaN
     const uint32_t tiny = bit_cast<uint32_t>(bit_cast<float>(bits + (1u << 23)) - bit_cast<float>(113u << 23));  // zero, subnormal
     const uint32_t magnitude = exponent == exponent_mask ? special : exponent == 0 ? tiny : bits;
     return bit_cast<float>(magnitude | (static_cast<uint32_t>(h.bits & 0x8000u) << 16));

@@ -77,16 +77,18 @@ const char* run_kernel(int64_t index, const int64_t* sizes, const void* a, const
     const std::vector<Row> rows = available();
     if (index < 0 || index >= static_cast<int64_t>(rows.size())) return "kernel: no such row";
     const Row& row = rows[static_cast<size_t>(index)];
-    if (std::string(row.element) == "float") return run_as(row, sizes, static_cast<const float*>(a), static_cast<const float*>(b), static_cast<float*>(c));
+    if (std::string(row.element) == "float")
+        return run_as(row, sizes, static_cast<const float*>(a), static_cast<const float*>(b), static_cast<float*>(c));
     return run_as(row, sizes, static_cast<const double*>(a), static_cast<const double*>(b), static_cast<double*>(c));
 }
 
 std::string kernel_table() {
     std::string text;
     for (const Row& row : available()) {
-        const std::string shape = std::to_string(row.rows) + "x" + std::to_string(row.columns) + (row.taps > 0 ? "x" + std::to_string(row.taps) : "");
-        text += std::string(isa_name(row.isa)) + " " + row.element + " " + row.family + " " + row.family + "_" + shape + " " + std::to_string(row.rows) +
-                " " + std::to_string(row.columns) + "\n";
+        const std::string shape =
+            std::to_string(row.rows) + "x" + std::to_string(row.columns) + (row.taps > 0 ? "x" + std::to_string(row.taps) : "");
+        text += std::string(isa_name(row.isa)) + " " + row.element + " " + row.family + " " + row.family + "_" + shape + " " +
+                std::to_string(row.rows) + " " + std::to_string(row.columns) + "\n";
     }
     return text;
 }

@@ -27,7 +27,8 @@ static RowKernel select_row(Dtype dtype, Accumulator accumulator) {
         case Dtype::f64: return a == A::f64 ? row<double, double> : nullptr;
         case Dtype::f16: return a == A::f32 ? row<Half, float> : a == A::f64 ? row<Half, double> : nullptr;
         case Dtype::bf16: return a == A::f32 ? row<Brain, float> : a == A::f64 ? row<Brain, double> : nullptr;
-        case Dtype::c64: return a == A::c64 ? row<Complex<float>, Complex<float>> : a == A::c128 ? row<Complex<float>, Complex<double>> : nullptr;
+        case Dtype::c64:
+            return a == A::c64 ? row<Complex<float>, Complex<float>> : a == A::c128 ? row<Complex<float>, Complex<double>> : nullptr;
         case Dtype::c128: return a == A::c128 ? row<Complex<double>, Complex<double>> : nullptr;
         case Dtype::i8: return a == A::u32 ? row<int8_t, uint32_t> : a == A::u64 ? row<int8_t, uint64_t> : nullptr;
         case Dtype::i16: return a == A::u32 ? row<int16_t, uint32_t> : a == A::u64 ? row<int16_t, uint64_t> : nullptr;

@@ -3,7 +3,8 @@
 static const StencilKernel<float> kFloatStencils[] = {
 #define FASTCONV_ROW_float(...) __VA_ARGS__
 #define FASTCONV_ROW_double(...)
-#define FASTCONV_STENCIL(isa, element, rows, vectors, taps) FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, vectors, taps, stencil<element, rows, vectors, taps>}, ))
+#define FASTCONV_STENCIL(isa, element, rows, vectors, taps) \
+    FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, vectors, taps, stencil<element, rows, vectors, taps>}, ))
 #include "kernels/kernels.inc"
 #undef FASTCONV_ROW_float
 #undef FASTCONV_ROW_double
@@ -19,7 +20,8 @@ static const DotKernel<float> kFloatDots[] = {
 static const StencilKernel<double> kDoubleStencils[] = {
 #define FASTCONV_ROW_double(...) __VA_ARGS__
 #define FASTCONV_ROW_float(...)
-#define FASTCONV_STENCIL(isa, element, rows, vectors, taps) FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, vectors, taps, stencil<element, rows, vectors, taps>}, ))
+#define FASTCONV_STENCIL(isa, element, rows, vectors, taps) \
+    FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, vectors, taps, stencil<element, rows, vectors, taps>}, ))
 #include "kernels/kernels.inc"
 #undef FASTCONV_ROW_double
 #undef FASTCONV_ROW_float

@@ -109,7 +109,8 @@ static inline void transpose_square(T* panel, int64_t width, const T* const* fro
 }
 
 template <class T, bool Whole>
-static void transposed_lanes(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t count) {
+static void transposed_lanes(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end,
+                             int64_t count) {
     constexpr int L = kLanes<T>;
     int64_t first = 0, last = depth;  // where all lanes have data
     for (int64_t i = 0; i < count; ++i) {
@@ -133,7 +134,8 @@ static void transposed_lanes(T* panel, int64_t width, int64_t depth, const T* co
 }
 
 template <class T>
-static void transposed(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t count) {
+static void transposed(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end,
+                       int64_t count) {
     constexpr int L = kLanes<T>;
     int64_t j = 0;
     for (; j + L <= count; j += L) transposed_lanes<T, true>(panel + j, width, depth, from + j, begin + j, end + j, L);

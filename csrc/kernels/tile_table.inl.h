@@ -11,7 +11,8 @@ static constexpr TileFunction<T> by_rows() {
 static const TileKernel<float> kFloatTiles[] = {
 #define FASTCONV_ROW_float(...) __VA_ARGS__
 #define FASTCONV_ROW_double(...)
-#define FASTCONV_TILE(isa, element, rows, vectors) FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, vectors, tile<element, rows, vectors, false>, by_rows<element, rows, vectors>()}, ))
+#define FASTCONV_TILE(isa, element, rows, vectors) \
+    FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, vectors, tile<element, rows, vectors, false>, by_rows<element, rows, vectors>()}, ))
 #include "kernels/kernels.inc"
 #undef FASTCONV_ROW_float
 #undef FASTCONV_ROW_double
@@ -19,7 +20,8 @@ static const TileKernel<float> kFloatTiles[] = {
 static const TileKernel<double> kDoubleTiles[] = {
 #define FASTCONV_ROW_double(...) __VA_ARGS__
 #define FASTCONV_ROW_float(...)
-#define FASTCONV_TILE(isa, element, rows, vectors) FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, vectors, tile<element, rows, vectors, false>, by_rows<element, rows, vectors>()}, ))
+#define FASTCONV_TILE(isa, element, rows, vectors) \
+    FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, vectors, tile<element, rows, vectors, false>, by_rows<element, rows, vectors>()}, ))
 #include "kernels/kernels.inc"
 #undef FASTCONV_ROW_double
 #undef FASTCONV_ROW_float

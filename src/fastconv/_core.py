@@ -82,7 +82,7 @@ def library() -> ctypes.CDLL:
 
 
 def error() -> Exception:
-    """The exception for this thread's last failed call. Arguments were checked before: but for memory, a failure is a fault of fastconv's."""
+    """The exception for this thread's last failed call. Arguments were checked before, so but for memory it is a fault of fastconv's."""
     message = _library.fastconv_error().decode()
     if message == "out of memory":
         return MemoryError("fastconv found no memory for its workspace")

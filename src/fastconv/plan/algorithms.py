@@ -92,14 +92,17 @@ def _reduce_workspace(problem: ConvProblem, machine: Machine) -> int:
     return 16 * problem.groups * problem.batch * models.reduce_outputs(problem) * machine.vector_bytes
 
 
-def _row(name: str, code: int, refuse: Callable, cycles: Callable, workspace: Callable) -> Algorithm:
-    return Algorithm(name, code, refuse, lambda problem, machine: models.seconds(cycles(problem, machine), problem, machine), workspace)
+def _row(name: str, code: int, start: float, refuse: Callable, cycles: Callable, workspace: Callable) -> Algorithm:
+    """`start`: seconds that the driver takes to lay out its work, whatever the size."""
+    return Algorithm(
+        name, code, refuse, lambda problem, machine: start + models.seconds(cycles(problem, machine), problem, machine), workspace
+    )
 
 
 #: The library's algorithms; codes are part of the C ABI (csrc/engine.h).
 ALGORITHMS: tuple[Algorithm, ...] = (
-    _row("general", 0, _refuse_general, models.general_cycles, lambda problem, machine: machine.cores << 16),
-    _row("direct", 1, _refuse_direct, models.direct_cycles, _direct_workspace),
-    _row("stencil", 2, _refuse_stencil, models.stencil_cycles, _stencil_workspace),
-    _row("reduce", 3, _refuse_reduce, models.reduce_cycles, _reduce_workspace),
+    _row("general", 0, 0.0, _refuse_general, models.general_cycles, lambda problem, machine: machine.cores << 16),
+    _row("direct", 1, 2.0e-6, _refuse_direct, models.direct_cycles, _direct_workspace),
+    _row("stencil", 2, 2.0e-6, _refuse_stencil, models.stencil_cycles, _stencil_workspace),
+    _row("reduce", 3, 1.0e-6, _refuse_reduce, models.reduce_cycles, _reduce_workspace),
 )

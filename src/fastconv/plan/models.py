@@ -49,7 +49,7 @@ def lattice_of(problem: ConvProblem) -> Lattice:
     rows = problem.batch * prod(ceil(a.out / phases(a)) for a in problem.axes)
     taps = prod(ceil(a.kernel / (a.lhs_dilation // gcd(a.lhs_dilation, a.rhs_dilation))) for a in problem.axes)
     groups = prod(
-        1 if phases(a) == 1 or a.kernel % a.lhs_dilation == 0 and a.lo % a.lhs_dilation in (a.lhs_dilation - 1, 0) else 2
+        1 if phases(a) == 1 or (a.kernel % a.lhs_dilation == 0 and a.lo % a.lhs_dilation in (a.lhs_dilation - 1, 0)) else 2
         for a in problem.axes
     )
     columns = problem.features * prod(phases(a) for a in problem.axes)
@@ -97,7 +97,7 @@ def direct_cycles(problem: ConvProblem, machine: Machine) -> float:
     )
     packing = each * lattice.rows * lattice.depth + PACK_GATHERED * lattice.columns * lattice.depth
     adjoin = 1 in (problem.out.outer[2], *problem.out.spatial)
-    storing = (STORE if adjoin and phases(last) == 1 or problem.features > 1 else STORE_SCATTERED) if last is not None else STORE
+    storing = (STORE if (adjoin and phases(last) == 1) or problem.features > 1 else STORE_SCATTERED) if last is not None else STORE
     return problem.groups * lattice.count * (product + packing + storing * lattice.rows * lattice.columns)
 
 
