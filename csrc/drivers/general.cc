@@ -188,7 +188,10 @@ public:
     }
 
     // Accumulators of one row: the phases of the lane axis one after the other.
-    size_t scratch_bytes() const { return static_cast<size_t>(lane.period * ceil_div(block, lane.period) * t.accumulator_size); }
+    size_t scratch_bytes() const { return static_cast<size_t>(pitch() == 1 ? block : lane.period * pitch()) * static_cast<size_t>(t.accumulator_size); }
+
+    // Accumulators of one phase. When it is one, phases past the row have none, however long the period.
+    int64_t pitch() const { return ceil_div(block, lane.period); }
 
     void run_row(int64_t row, void* acc) const {
         int64_t at[kOuter + kMaxDims];
@@ -200,10 +203,9 @@ public:
         }
         at[lane.axis] = start;
         const int64_t length = std::min(block, lane.extent - start);
-        const int64_t pitch = ceil_div(block, lane.period);
-        std::memset(acc, 0, static_cast<size_t>(lane.period * pitch * t.accumulator_size));
-        accumulate(at, length, pitch, static_cast<char*>(acc));
-        finish(at, length, pitch, static_cast<const char*>(acc));
+        std::memset(acc, 0, scratch_bytes());
+        accumulate(at, length, pitch(), static_cast<char*>(acc));
+        finish(at, length, pitch(), static_cast<const char*>(acc));
     }
 
     Problem p;

@@ -22,6 +22,7 @@ constexpr int kMaxSide = 32, kMaxLeft = 8;
 constexpr int64_t kSplits = 16;                 // parts of the sum; a function of the problem, not of the threads
 constexpr int64_t kSplitProducts = 1 << 17;     // a part smaller than this is not worth its own sums
 constexpr int64_t kMaxSums = int64_t{1} << 20;  // elements of one part's sums
+constexpr int64_t kMaxRow = int64_t{1} << 24;   // elements of a scratch row of lhs
 
 template <class T>
 struct DotSet {
@@ -74,7 +75,10 @@ public:
     }
 
     // nullptr, or why these extents do not suit the algorithm.
-    const char* refuse() const { return sums_ > kMaxSums ? "reduce: too many outputs" : nullptr; }
+    const char* refuse() const {
+        if (p.axes[lane_].rhs_dilation > kMaxRow || p.axes[lane_].rhs_dilation * pitch_ > kMaxRow) return "reduce: the rows are too long";
+        return sums_ > kMaxSums ? "reduce: too many outputs" : nullptr;
+    }
 
     const char* run(Executor& executor) {
         const int64_t parts = p.groups * p.batch * splits_;

@@ -16,6 +16,8 @@ _DIRECT_LOCAL_BYTES = 2 << 20
 _DIRECT_SHARED_BYTES = 8 << 20
 #: Elements of a stencil's scratch; the library itself refuses above twice this.
 _STENCIL_ELEMENTS = 1 << 21
+#: Elements of a row that a reduction copies; the library itself refuses above twice this.
+_REDUCE_ROW = 1 << 23
 #: Sums of a reduction; the library itself refuses above twice this.
 _REDUCE_SUMS = 1 << 15
 
@@ -76,6 +78,8 @@ def _refuse_reduce(problem: ConvProblem, machine: Machine) -> str | None:
         return why
     if models.reduce_outputs(problem) > _REDUCE_SUMS:
         return f"{models.reduce_outputs(problem)} sums are too many to keep apart"
+    if models.reduce_row(problem) > _REDUCE_ROW:
+        return f"rows of {models.reduce_row(problem)} elements are too long to copy"
     return None
 
 

@@ -149,6 +149,12 @@ def reduce_outputs(problem: ConvProblem) -> int:
     return problem.features * prod(a.out for a in problem.axes)
 
 
+def reduce_row(problem: ConvProblem) -> int:
+    """Elements of lhs that one row of dot products copies, at most."""
+    lane = _sorted_axes(problem)[-1]
+    return (lane.out - 1) * lane.stride + (lane.kernel + 32) * lane.rhs_dilation
+
+
 def reduce_cycles(problem: ConvProblem, machine: Machine) -> float:
     axes = _sorted_axes(problem)
     lanes = lanes_of(problem, machine)
