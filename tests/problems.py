@@ -49,6 +49,21 @@ def _one_in(draw: st.DrawFn, n: int) -> bool:
     return draw(st.integers(0, (1 << 20) - 1)) % n == n // 2
 
 
+def problem_of(axes: tuple[Axis, ...], groups: int, batch: int, channels: int, features: int) -> tuple[ConvProblem, tuple[int, int, int]]:
+    """The problem of some axes on C-ordered buffers, channels before space, and the elements of these buffers."""
+    laid = []
+    for outer, spatial in (
+        ((groups, batch, channels), [a.size for a in axes]),
+        ((groups, features, channels), [a.kernel for a in axes]),
+        ((groups, batch, features), [a.out for a in axes]),
+    ):
+        extents = (*outer, *spatial)
+        laid.append(lay(extents, tuple(reversed(range(len(extents)))), [0] * len(extents), [False] * len(extents)))
+    lhs, rhs, out = laid
+    problem = ConvProblem(axes, groups, batch, channels, features, lhs.operand, rhs.operand, out.operand)
+    return problem, (lhs.elements, rhs.elements, out.elements)
+
+
 #: Which of stride, lhs dilation and rhs dilation an axis may have: plain, strided, transposed, gradient-like, anything.
 KINDS = ((0, 0, 0), (1, 0, 1), (0, 1, 0), (0, 1, 1), (1, 1, 1))
 

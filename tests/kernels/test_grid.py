@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import Buffers, fill, geometries, poison, with_dtype
+from problems import Buffers, fill, geometries, poison, problem_of, with_dtype
 
 from fastconv import _core
 from fastconv.check import check, is_integer
 from fastconv.plan import ALGORITHMS, Algorithm, this_machine
-from fastconv.problem import ACTIVATIONS, DTYPES, Axis, ConvProblem, Operand
+from fastconv.problem import ACTIVATIONS, DTYPES, Axis, ConvProblem
 from fastconv.reference import Array, reference, view
 from fastconv.rewrite import input_gradient, weight_gradient
 
@@ -102,6 +102,30 @@ def test_any_problem_of_another_dtype(dtype: str, exact: bool, drawn: Drawn, see
     hold(with_dtype(problem, dtype), elements, seed, exact)
 
 
+#: Sums of no products, each for another reason, beside outputs that have some.
+DEGENERATE = {
+    "no taps": (Axis(9, 0, 7),),
+    "no taps on one of two axes": (Axis(9, 3, 7), Axis(9, 0, 10)),
+    "no input": (Axis(0, 3, 5, lo=3),),
+    "padding only": (Axis(9, 3, 20, lo=-30),),
+    "long padding at both ends": (Axis(9, 3, 60, lo=25),),
+    "strided past the input": (Axis(9, 3, 20, 4, 40),),
+    "dilated past the input": (Axis(9, 5, 20, 1, 30, 1, 9),),
+    "fewer inputs than phases": (Axis(1, 3, 20, 1, 8, 7),),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", [*DEGENERATE, "no channels"])
+def test_degenerate_sums(name: str, dtype: str) -> None:
+    """Outputs that no product reaches are bias and activation of zero, for every algorithm."""
+    shape = (2, 2, 0, 17) if name == "no channels" else (2, 2, 3, 17)
+    forward, elements = problem_of(DEGENERATE.get(name, (Axis(9, 3, 7),)), *shape)
+    problem = with_dtype(replace(forward, bias_stride=1, activation="sigmoid" if dtype.startswith(("float", "bfloat")) else None), dtype)
+    for seed in range(3):
+        hold(problem, elements, seed, exact=problem.activation is None)
+
+
 @pytest.mark.parametrize("dtype", FAST)
 @pytest.mark.parametrize("gradient", [input_gradient, weight_gradient])
 @settings(max_examples=40)
@@ -156,20 +180,18 @@ def test_inf_and_nan_reach_only_what_their_tap_touches(dtype: str, drawn: Drawn,
         check(problem, np.where(wanted, out, 0).astype(out.dtype), expected._replace(value=np.where(wanted, expected.value, 0)), exact=True)
 
 
+TOLD = (Axis(size=8, kernel=3, out=5),)
+
+
 class Untrue(ConvProblem):
     """Says it writes 5 outputs; its words write 6."""
 
     def words(self, algorithm: int) -> tuple[int, ...]:
-        return one_axis(out=6).words(algorithm)
-
-
-def one_axis(out: int) -> ConvProblem:
-    axes = (Axis(size=8, kernel=3, out=out),)
-    return ConvProblem(axes, 1, 1, 1, 1, Operand((8, 8, 8), (1,)), Operand((3, 3, 3), (1,)), Operand((out, out, out), (1,)))
+        return problem_of((Axis(size=8, kernel=3, out=6),), 1, 1, 1, 1)[0].words(algorithm)
 
 
 def test_the_guards_fire() -> None:
-    told = one_axis(out=5)
+    told, _ = problem_of(TOLD, 1, 1, 1, 1)
     problem = Untrue(told.axes, 1, 1, 1, 1, told.lhs, told.rhs, told.out)
     with pytest.raises(AssertionError, match="cells that are no output were written"):
         run(problem, 0, fill(problem, (8, 3, 6), 0, exact=True), 6)

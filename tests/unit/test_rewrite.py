@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import fill, geometries, with_dtype
+from problems import fill, geometries, problem_of, with_dtype
 
 from fastconv.problem import Axis, ConvProblem, Operand
 from fastconv.reference import reference, view
@@ -85,43 +85,24 @@ def test_merged_axes_hold_the_same_sums(drawn: tuple[ConvProblem, tuple[int, int
     np.testing.assert_array_equal(out, expected)
 
 
-def contiguous(axes: tuple[Axis, ...], batch: int, channels: int, features: int) -> ConvProblem:
-    def strides(extents: list[int]) -> tuple[int, ...]:
-        steps = [1]
-        for extent in reversed(extents[1:]):
-            steps.append(steps[-1] * extent)
-        return tuple(reversed(steps))
-
-    def lay(a: int, b: int, spatial: list[int]) -> Operand:
-        steps = strides([a, b, *spatial])
-        return Operand((0, steps[0], steps[1]), steps[2:])
-
-    lhs, rhs, out = (
-        lay(batch, channels, [a.size for a in axes]),
-        lay(features, channels, [a.kernel for a in axes]),
-        lay(batch, features, [a.out for a in axes]),
-    )
-    return ConvProblem(axes, 1, batch, channels, features, lhs, rhs, out)
-
-
 def test_a_1x1_convolution_is_one_matrix_product() -> None:
-    small = merged(contiguous((Axis(8, 1, 8), Axis(5, 1, 5), Axis(3, 1, 3)), batch=1, channels=7, features=2))
+    small = merged(problem_of((Axis(8, 1, 8), Axis(5, 1, 5), Axis(3, 1, 3)), groups=1, batch=1, channels=7, features=2)[0])
     assert (small.axes, small.batch, small.channels) == ((), 120, 7)
 
 
 def test_a_1x1_convolution_of_a_batch_keeps_one_axis() -> None:
-    small = merged(contiguous((Axis(8, 1, 8), Axis(5, 1, 5)), batch=2, channels=7, features=2))
+    small = merged(problem_of((Axis(8, 1, 8), Axis(5, 1, 5)), groups=1, batch=2, channels=7, features=2)[0])
     assert (small.axes, small.batch) == ((Axis(40, 1, 40),), 2)
 
 
 def test_a_kernel_that_covers_its_input_is_one_matrix_product() -> None:
-    small = merged(contiguous((Axis(4, 4, 1, stride=4), Axis(3, 3, 1)), batch=5, channels=2, features=6))
+    small = merged(problem_of((Axis(4, 4, 1, stride=4), Axis(3, 3, 1)), groups=1, batch=5, channels=2, features=6)[0])
     assert (small.axes, small.batch, small.channels, small.features) == ((), 5, 24, 6)
 
 
 def test_padded_and_strided_axes_stay() -> None:
     axes = (Axis(8, 1, 10, lo=1), Axis(8, 1, 4, stride=2), Axis(8, 3, 6))
-    assert merged(contiguous(axes, 1, 2, 2)).axes == axes
+    assert merged(problem_of(axes, 1, 1, 2, 2)[0]).axes == axes
 
 
 def test_flipped_reverses_every_axis() -> None:

@@ -1,0 +1,127 @@
+"""The NumPy front in its process: several calling threads, fork, thread counts, the environment, memory."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastconv as fc
+from fastconv import _core
+
+
+def draw(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def python(code: str, **environment: str) -> str:
+    """What a fresh interpreter prints."""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=120)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_several_calling_threads() -> None:
+    """Calls of different shapes from eight threads at once, each with the result that it has alone."""
+    cases = [(draw(2, 3, 40 + n, 37), draw(4, 3, 3, 1 + n % 5, seed=1)) for n in range(12)]
+    expected = [fc.conv(x, w, padding=1) for x, w in cases]
+
+    def work(n: int) -> bool:
+        x, w = cases[n % len(cases)]
+        return np.array_equal(fc.conv(x, w, padding=1), expected[n % len(cases)])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(400)))
+
+
+def _child(queue: Any, x: np.ndarray, w: np.ndarray) -> None:
+    queue.put(fc.conv(x, w, padding=1))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
+def test_a_forked_child_computes() -> None:
+    """The parent's worker threads do not exist in the child; it starts its own. And the parent goes on."""
+    x, w = draw(2, 8, 64, 64), draw(8, 8, 3, 3, seed=1)
+    expected = fc.conv(x, w, padding=1)
+    context = multiprocessing.get_context("fork")
+    for _ in range(3):
+        queue = context.Queue()
+        child = context.Process(target=_child, args=(queue, x, w))
+        child.start()
+        np.testing.assert_array_equal(queue.get(timeout=60), expected)
+        child.join(60)
+        assert child.exitcode == 0
+        np.testing.assert_array_equal(fc.conv(x, w, padding=1), expected)
+
+
+def test_number_of_threads() -> None:
+    try:
+        x, w = draw(1, 16, 50, 50), draw(16, 16, 3, 3, seed=1)
+        found = []
+        for n in (1, 2, 3, 5):
+            fc.set_num_threads(n)
+            assert fc.get_num_threads() == n
+            found.append(fc.conv(x, w).tobytes())
+        assert len(set(found)) == 1
+    finally:
+        fc.set_num_threads(None)
+    assert fc.get_num_threads() == _core.default_threads()
+
+
+def test_the_environment_is_read_at_import() -> None:
+    show = "import fastconv as fc; print(fc.get_num_threads(), fc.info()['isa'])"
+    assert python(show, FASTCONV_NUM_THREADS="3", FASTCONV_ISA="scalar").split() == ["3", "scalar"]
+    assert (
+        python("import fastconv as fc; print(fc.plan((1, 1, 8), (1, 1, 3)).algorithm)", FASTCONV_ALGORITHM="general").strip() == "general"
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity masks")
+def test_the_affinity_mask_is_respected() -> None:
+    one = min(os.sched_getaffinity(0))
+    code = f"import os; os.sched_setaffinity(0, [{one}]); import fastconv as fc; print(fc.get_num_threads())"
+    environment = {name: value for name, value in os.environ.items() if name != "FASTCONV_NUM_THREADS"}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert run.stdout.strip() == "1"
+
+
+MEASURE = """
+import numpy as np
+import fastconv as fc
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+def reset():
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+fc.conv(np.ones((1, 1, 64, 64), np.float32), np.ones((1, 1, 3, 3), np.float32))
+"""
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="this system does not tell a process's peak memory")
+@pytest.mark.parametrize(
+    ("name", "arrays", "call"),
+    [
+        ("image, long kernel", ((1, 1, 1100, 1100), (2, 1, 63, 63)), "fc.conv(a, b)"),
+        ("its input gradient", ((1, 2, 1038, 1038), (2, 1, 63, 63)), "fc.conv_input_grad(a, b, (1, 1, 1100, 1100))"),
+        ("its weight gradient", ((1, 1, 400, 400), (1, 2, 370, 370)), "fc.conv_weight_grad(a, b, (2, 1, 31, 31))"),
+        ("many channels", ((4, 64, 130, 130), (64, 64, 3, 3)), "fc.conv(a, b, padding=1)"),
+        ("transposed", ((4, 129, 400), (129, 1, 256)), "fc.conv_transpose(a, b, stride=64)"),
+        ("channels last", ((2, 128, 128, 96), (96, 96, 3, 3)), "fc.conv(a, b, layout='N...C')"),
+        ("depthwise", ((4, 256, 100, 100), (256, 1, 5, 5)), "fc.conv(a, b, groups=256)"),
+        ("float64 volume", ((1, 4, 60, 60, 60), (4, 4, 5, 5, 5)), "fc.conv(a.astype(np.float64), b.astype(np.float64))"),
+    ],
+)  # fmt: skip
+def test_extra_memory(name: str, arrays: tuple[tuple[int, ...], ...], call: str) -> None:
+    """No call needs more than 2 x (inputs + output) + 32 MB beside its arrays, whatever the kernel."""
+    code = f"{MEASURE}a, b = (np.ones(shape, np.float32) for shape in {arrays!r})\nreset()\nbefore = peak()\ny = {call}\nprint(peak() - before, a.nbytes, b.nbytes, y.nbytes)"
+    grown, a, b, y = map(int, python(code).split())
+    double = 2 if "float64" in call else 1  # the copies that the test itself makes are inputs too
+    assert grown - y - (double - 1) * 2 * (a + b) <= 2 * (double * (a + b) + y) + 32e6
