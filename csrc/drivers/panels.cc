@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <utility>
 
 #include "drivers/geometry.h"
@@ -65,6 +66,9 @@ void find_runs(Lanes* lanes, Joins&& joins) {
         if (j == lanes->count || lanes->start[j] != lanes->start[j - 1] + lanes->spacing || !joins(j)) lanes->run_end[lanes->runs++] = j;
 }
 
+// Steps of `step` until `distance` is reached; a division only where it is needed.
+int64_t steps_to(int64_t distance, int64_t step) { return step == 1 ? distance : ceil_div(distance, step); }
+
 // The place of `axis` among the checked ones, or -1.
 int check_of(const Traversal& traversal, int axis) {
     for (int i = 0; i < traversal.checked; ++i)
@@ -106,19 +110,21 @@ void Loops::advance(int64_t* digits) const {
 }
 
 Traversal::Traversal(const Lattice& lattice) {
-    rows.loop[rows.count++] = {-1, lattice.batch, lattice.lhs_n, 0, lattice.out_n};
-    depth.loop[depth.count++] = {-1, lattice.channels, lattice.lhs_c, lattice.rhs_c, 0};
+    rows.loop[rows.count++] = {-1, lattice.batch, lattice.lhs_n, 0, lattice.out_n, -1};
+    depth.loop[depth.count++] = {-1, lattice.channels, lattice.lhs_c, lattice.rhs_c, 0, -1};
     checked = 0;
     channel_runs = false;
     taps = 1;
     for (int i = 0; i < lattice.dims; ++i) {
         taps *= lattice.axes[i].taps;
         const LatticeAxis& a = lattice.axes[i];
-        rows.loop[rows.count++] = {i, a.positions, a.q_lhs, 0, a.q_out};
-        depth.loop[depth.count++] = {i, a.taps, a.t_lhs, a.t_rhs, 0};
+        rows.loop[rows.count++] = {i, a.positions, a.q_lhs, 0, a.q_out, -1};
+        depth.loop[depth.count++] = {i, a.taps, a.t_lhs, a.t_rhs, 0, -1};
         const int64_t last = a.input + (a.positions - 1) * a.q_input + (a.taps - 1) * a.t_input;
         if (a.taps > 0 && (a.input < 0 || last >= a.size)) checked_axes[checked++] = i;
     }
+    for (Loops* loops : {&rows, &depth})
+        for (int i = 0; i < loops->count; ++i) loops->loop[i].check = check_of(*this, loops->loop[i].axis);
     // Rows: the loop whose steps are neighbours in memory goes inside; when none is, the spatial order stands.
     for (int i = 0; i < rows.count; ++i)
         if (rows.loop[i].lhs == 1 && rows.loop[i].extent > 1) {
@@ -192,7 +198,7 @@ void row_lanes(const Lattice& lattice, const Traversal& traversal, int64_t first
     }
     find_neighbours(lanes);
     lanes->spacing = inner.lhs;
-    const int along = check_of(traversal, inner.axis);
+    const int along = inner.check;
     const int64_t step = along < 0 ? 0 : lattice.axes[inner.axis].q_input;
     find_runs(lanes, [&](int j) {
         for (int i = 0; i < traversal.checked; ++i)
@@ -228,7 +234,7 @@ class LhsPacker {
 public:
     LhsPacker(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes)
         : lattice_(lattice), traversal_(traversal), pack_(pack), data_(data), lanes_(lanes),
-          lane_check_(check_of(traversal, traversal.rows.inner().axis)) {}
+          lane_check_(traversal.rows.inner().check) {}
 
     // Where the piece starts: its offset in lhs and what its first tap adds to a lane's position on each checked axis.
     void start(const Piece& piece) {
@@ -237,10 +243,10 @@ public:
         for (int d = 0; d < traversal_.depth.count; ++d) {
             const Loop& loop = traversal_.depth.loop[d];
             offset_ += piece.digits[d] * loop.lhs;
-            const int check = check_of(traversal_, loop.axis);
+            const int check = loop.check;
             if (check >= 0) shift_[check] = piece.digits[d] * lattice_.axes[loop.axis].t_input;
         }
-        walked_ = check_of(traversal_, piece.loop->axis);
+        walked_ = piece.loop->check;
     }
 
     // One copy per run of lanes; step by step where the piece walks a checked axis.
@@ -283,8 +289,8 @@ public:
                 const LatticeAxis& axis = lattice_.axes[traversal_.checked_axes[i]];
                 const int64_t index = lanes_.position[i][j] + shift_[i];
                 if (i == walked_) {
-                    begin[j] = std::min(piece.length, std::max(begin[j], ceil_div(-index, axis.t_input)));
-                    end[j] = std::max(begin[j], std::min(end[j], ceil_div(axis.size - index, axis.t_input)));
+                    begin[j] = std::min(piece.length, std::max(begin[j], steps_to(-index, axis.t_input)));
+                    end[j] = std::max(begin[j], std::min(end[j], steps_to(axis.size - index, axis.t_input)));
                 } else if (index < 0 || index >= axis.size) {
                     end[j] = begin[j] = 0;
                     break;
@@ -319,8 +325,8 @@ void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKern
     LhsPacker<T> packer(lattice, traversal, pack, data, lanes);
     if (traversal.channel_runs) {
         int64_t digits[kMaxDims + 1];
-        for (int64_t tap = 0; tap < traversal.taps && depth > 0; ++tap) {
-            traversal.depth.split(first + tap, digits);
+        traversal.depth.split(first, digits);
+        for (int64_t tap = 0; tap < traversal.taps && depth > 0; ++tap, traversal.depth.advance(digits)) {
             const Piece piece{&traversal.depth.loop[0], digits, depth / traversal.taps, width * traversal.taps};
             packer.start(piece);
             packer.spaced(piece, panel + tap * width);

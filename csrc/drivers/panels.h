@@ -15,6 +15,7 @@ struct Loop {
     int axis;
     int64_t extent;
     int64_t lhs, rhs, out;  // what one step moves, where it moves anything
+    int check;              // the place of the axis among the checked ones, or -1
 };
 
 // Loops from outer to inner.

@@ -12,7 +12,7 @@ constexpr int64_t kFlatBytes = 16384;  // of a stretch of a flat stencil
 constexpr int64_t kRows = 32;
 constexpr int64_t kRowsOfVolume = 16;
 constexpr int64_t kPlanes = 4;
-constexpr int64_t kScratchElements = int64_t{1} << 22;
+constexpr int64_t kScratchElements = int64_t{1} << 20;
 
 int64_t even_block(int64_t count, int64_t target) { return count == 0 ? 1 : ceil_div(count, ceil_div(count, target)); }
 

@@ -15,7 +15,7 @@ _DIRECT_LOCAL_BYTES = 2 << 20
 #: Bytes of packed weights that all tasks of the direct algorithm share, at most.
 _DIRECT_SHARED_BYTES = 8 << 20
 #: Elements of a stencil's scratch; the library itself refuses above twice this.
-_STENCIL_ELEMENTS = 1 << 21
+_STENCIL_ELEMENTS = 1 << 19
 #: Elements of a row that a reduction copies; the library itself refuses above twice this.
 _REDUCE_ROW = 1 << 23
 #: Sums of a reduction; the library itself refuses above twice this.

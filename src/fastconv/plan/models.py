@@ -22,6 +22,10 @@ ITEM_BYTES = {
 PACK_CONTIGUOUS = 0.12  # an element copied in vectors
 PACK_TRANSPOSED = 0.35  # an element through an in-register transposition
 PACK_GATHERED = 2.0  # an element fetched alone
+PACK_RUN = 40.0  # starting the copy of one run of lanes
+PACK_PIECE = 12.0  # starting one lane's walk along the depth
+DOT_START = 60.0  # one tile of dot products: its sums in and out
+DOT_TAIL = 20.0  # cutting one operand of such a tile off at the end of its row
 STORE = 0.3  # an output written, neighbours side by side
 STORE_SCATTERED = 2.0
 GENERAL_PRODUCT = 0.35  # a product of the general algorithm in a long row of f32
@@ -88,17 +92,31 @@ def direct_cycles(problem: ConvProblem, machine: Machine) -> float:
     if not lattice.rows or not lattice.columns:
         return 0.0
     product = min(tile_cycles(lattice.rows, lattice.columns, lanes), tile_cycles(lattice.columns, lattice.rows, lanes)) * lattice.depth
-    last = problem.axes[-1] if problem.axes else None
-    spatial = problem.lhs.spatial
-    contiguous_rows = last is not None and spatial[-1] == 1 and last.stride == last.lhs_dilation == 1
-    run_depth = problem.lhs.outer[2] == 1 or (last is not None and spatial[-1] == 1 and last.rhs_dilation == 1 and last.kernel > 1)
-    each = (
-        PACK_CONTIGUOUS if contiguous_rows and last is not None and last.out >= lanes else PACK_TRANSPOSED if run_depth else PACK_GATHERED
-    )
-    packing = each * lattice.rows * lattice.depth + PACK_GATHERED * lattice.columns * lattice.depth
-    adjoin = 1 in (problem.out.outer[2], *problem.out.spatial)
-    storing = (STORE if (adjoin and phases(last) == 1) or problem.features > 1 else STORE_SCATTERED) if last is not None else STORE
-    return problem.groups * lattice.count * (product + packing + storing * lattice.rows * lattice.columns)
+    packing = _lhs_packing(problem, lattice, lanes) + PACK_GATHERED * lattice.columns * lattice.depth
+    adjoin = 1 in (problem.out.outer[2], *problem.out.spatial) and all(phases(a) == 1 for a in problem.axes)
+    storing = (STORE if adjoin else STORE_SCATTERED) * lattice.rows * lattice.columns
+    return problem.groups * lattice.count * (product + packing + storing)
+
+
+def _lhs_packing(problem: ConvProblem, lattice: Lattice, lanes: int) -> float:
+    """Cycles to lay lhs out for all rows and depth: by runs of lanes, or lane by lane along the depth."""
+    elements = lattice.rows * lattice.depth
+    if not problem.axes:
+        return elements * (PACK_CONTIGUOUS if problem.lhs.outer[2] == 1 else PACK_GATHERED)
+    steps = [(abs(step), a) for a, step in zip(problem.axes, problem.lhs.spatial, strict=True)]
+    step, inner = min(steps, key=lambda pair: pair[0])
+    row_run = ceil(inner.out / phases(inner)) if step == 1 else 1
+    if step == 1 and inner.stride <= 2 * inner.lhs_dilation and row_run >= 16:
+        # A copy for each run of a panel and tap; it serves all channels.
+        runs = elements / problem.channels / min(row_run, 2 * lanes)
+        return elements * PACK_CONTIGUOUS * inner.stride + PACK_RUN * runs
+    if problem.lhs.outer[2] == 1 and problem.channels > 1:
+        length, each = problem.channels, PACK_TRANSPOSED
+    elif step == 1 and inner.rhs_dilation == 1 and inner.kernel > 1:
+        length, each = inner.kernel, PACK_TRANSPOSED
+    else:
+        length, each = max(problem.channels, row_run), PACK_GATHERED
+    return elements * each + PACK_PIECE * elements / length
 
 
 def stencil_scratch(problem: ConvProblem) -> int:
@@ -159,16 +177,18 @@ def reduce_cycles(problem: ConvProblem, machine: Machine) -> float:
     axes = _sorted_axes(problem)
     lanes = lanes_of(problem, machine)
     lane = axes[-1]
-    depth = ceil(lane.kernel / lanes) * (1 if lane.kernel >= lanes else 1.5) + 0.5
-    rows = axes[-2].out if len(axes) > 1 else 1
+    row = axes[-2] if len(axes) > 1 else None
     # Tiles of rows x shifts dot products; with one side alone every multiply-add needs a load of its own.
-    each = 0.65 if min(rows, 5) * min(lane.out, 5) >= 9 and rows > 1 else 1.1
+    left = min(row.out, 5) if row is not None and row.stride % row.rhs_dilation == 0 else 1
+    right = min(lane.out, 5 if left > 1 else 16)
+    each = 0.65 if left * right >= 9 and left > 1 else 1.1
     images = problem.groups * problem.batch * problem.channels
     pairs = problem.features * prod(a.out * a.kernel for a in axes[:-1]) * lane.out
+    tile = (lane.kernel // lanes) * left * right * each + DOT_START + (DOT_TAIL * (left + right) if lane.kernel % lanes else 0)
     copies = prod(a.size for a in axes[:-1]) * (lane.kernel * lane.rhs_dilation) * prod(a.out for a in axes[:-2]) * 1.0
     gather = 1.0 * pairs * lane.kernel / max(1, lane.out) if 1 not in problem.rhs.spatial else 0
     ends = problem.groups * problem.batch * reduce_outputs(problem) * lanes * 2.0
-    return images * (pairs * (depth * each + 2.0) + copies + gather) + ends
+    return images * (pairs / (left * right) * tile + copies + gather) + ends
 
 
 def general_cycles(problem: ConvProblem, machine: Machine) -> float:
