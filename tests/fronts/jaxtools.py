@@ -92,4 +92,4 @@ def draw(shapes: dict[str, tuple[int, ...]], dtype: str, exact: bool, seed: int 
     return {name: (rng.integers(-2, 3, shape) if exact else rng.standard_normal(shape)).astype(dtype) for name, shape in shapes.items()}
 
 
-__all__ = ["NO_XLA", "agree", "all_on_engine", "cast", "conv", "draw", "engine", "jax", "records", "x64"]
+__all__ = ["NO_XLA", "accelerate", "agree", "all_on_engine", "cast", "conv", "draw", "engine", "jax", "records", "x64"]
