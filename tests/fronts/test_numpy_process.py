@@ -1,4 +1,4 @@
-"""The NumPy front in its process: several calling threads, fork, thread counts, the environment, memory."""
+"""The NumPy front in its process: plans and info, several calling threads, fork, thread counts, the environment, memory."""
 
 from __future__ import annotations
 
@@ -25,6 +25,24 @@ def python(code: str, **environment: str) -> str:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=120)
     assert run.returncode == 0, run.stderr
     return run.stdout
+
+
+@pytest.mark.parametrize("op", ["conv", "conv_transpose", "input_grad", "weight_grad"])
+def test_plan_is_what_a_call_uses(op: str) -> None:
+    plan = fc.plan((2, 4, 9), (4, 6, 3) if op == "conv_transpose" else (6, 4, 3), op=op, padding=1, precision="highest")
+    assert plan.algorithm in plan.considered
+    assert plan.seconds == plan.considered[plan.algorithm]
+    assert plan.workspace_bytes >= 0
+    assert str(plan).startswith(plan.algorithm)
+    assert plan.problem.precision == "highest"
+    assert plan.words
+
+
+def test_info() -> None:
+    found = fc.info()
+    assert found["fastconv"] == fc.__version__
+    assert found["isa"] in found["isas"]
+    assert found["threads"] == fc.get_num_threads() >= 1
 
 
 def test_several_calling_threads() -> None:
@@ -109,7 +127,7 @@ fc.conv(np.ones((1, 1, 64, 64), np.float32), np.ones((1, 1, 3, 3), np.float32))
 @pytest.mark.parametrize(
     ("name", "arrays", "call"),
     [
-        ("image, long kernel", ((1, 1, 1100, 1100), (2, 1, 63, 63)), "fc.conv(a, b)"),
+        ("large image, long kernel", ((1, 1, 4222, 4222), (1, 1, 127, 127)), "fc.conv(a, b)"),  # unfolded: 1008 GiB
         ("its input gradient", ((1, 2, 1038, 1038), (2, 1, 63, 63)), "fc.conv_input_grad(a, b, (1, 1, 1100, 1100))"),
         ("its weight gradient", ((1, 1, 400, 400), (1, 2, 370, 370)), "fc.conv_weight_grad(a, b, (2, 1, 31, 31))"),
         ("many channels", ((4, 64, 130, 130), (64, 64, 3, 3)), "fc.conv(a, b, padding=1)"),
@@ -121,7 +139,13 @@ fc.conv(np.ones((1, 1, 64, 64), np.float32), np.ones((1, 1, 3, 3), np.float32))
 )  # fmt: skip
 def test_extra_memory(name: str, arrays: tuple[tuple[int, ...], ...], call: str) -> None:
     """No call needs more than 2 x (inputs + output) + 32 MB beside its arrays, whatever the kernel."""
-    code = f"{MEASURE}a, b = (np.ones(shape, np.float32) for shape in {arrays!r})\nreset()\nbefore = peak()\ny = {call}\nprint(peak() - before, a.nbytes, b.nbytes, y.nbytes)"
+    code = f"""{MEASURE}
+a, b = (np.ones(shape, np.float32) for shape in {arrays!r})
+reset()
+before = peak()
+y = {call}
+print(peak() - before, a.nbytes, b.nbytes, y.nbytes)
+"""
     grown, a, b, y = map(int, python(code).split())
     double = 2 if "float64" in call else 1  # the copies that the test itself makes are inputs too
     assert grown - y - (double - 1) * 2 * (a + b) <= 2 * (double * (a + b) + y) + 32e6
