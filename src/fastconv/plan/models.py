@@ -106,10 +106,13 @@ def _lhs_packing(problem: ConvProblem, lattice: Lattice, lanes: int) -> float:
     steps = [(abs(step), a) for a, step in zip(problem.axes, problem.lhs.spatial, strict=True)]
     step, inner = min(steps, key=lambda pair: pair[0])
     row_run = ceil(inner.out / phases(inner)) if step == 1 else 1
-    if step == 1 and inner.stride <= 2 * inner.lhs_dilation and row_run >= 16:
+    spaced = step == 1 and inner.stride <= 2 * inner.lhs_dilation
+    if problem.lhs.outer[1] == 1 and problem.batch > 1:  # images side by side: the channels of a weight gradient
+        row_run, spaced = problem.batch, True
+    if spaced and row_run >= 16:
         # A copy for each run of a panel and tap; it serves all channels.
         runs = elements / problem.channels / min(row_run, 2 * lanes)
-        return elements * PACK_CONTIGUOUS * inner.stride + PACK_RUN * runs
+        return elements * PACK_CONTIGUOUS * (inner.stride if step == 1 else 1) + PACK_RUN * runs
     if problem.lhs.outer[2] == 1 and problem.channels > 1:
         length, each = problem.channels, PACK_TRANSPOSED
     elif step == 1 and inner.rhs_dilation == 1 and inner.kernel > 1:
