@@ -1,6 +1,8 @@
 """Sphinx configuration: the manual is the README, the design page and the docstrings."""
 
+import re
 from importlib.metadata import version as installed
+from typing import Any
 
 project = "fastconv"
 author = "the fastconv developers"
@@ -16,3 +18,15 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # signatures say what is passed, docstrings what it means
 myst_heading_anchors = 3
 suppress_warnings = ["myst.xref_missing"]  # the README's links to files that are no part of the manual
+
+
+def as_typed(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Docstrings are plain text with formulas: after their first paragraph they are shown as they stand."""
+    end = lines.index("") if "" in lines else len(lines)
+    summary = [re.sub(r"([*|_])", r"\\\1", line) for line in lines[:end]]
+    lines[:] = [*summary, "", ".. code-block:: text", "", *(f"   {line}" for line in lines[end:]), ""] if any(lines[end:]) else summary
+
+
+def setup(app: Any) -> None:
+    """Sphinx calls this."""
+    app.connect("autodoc-process-docstring", as_typed)

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import fastconv
+
 pytest.importorskip("jax")
 
-SOURCE = str(Path(__file__).resolve().parents[2] / "src")
+SOURCE = str(Path(fastconv.__path__[0]).parent)  # wherever the tests have it from
 SHOW = """
 import json, sys, pickle
 class Local: pass
