@@ -44,6 +44,8 @@ def _refuse_general(problem: ConvProblem, machine: Machine) -> str | None:
 
 
 def _refuse_fast(problem: ConvProblem) -> str | None:
+    if 0 in (*problem.out_extents, *problem.rhs_extents, *problem.lhs_extents):
+        return "an extent is 0: there is nothing to sum"
     if problem.dtype not in ("float32", "float64"):
         return f"for float32 and float64, not {problem.dtype}"
     if problem.out_dtype != problem.dtype:
