@@ -125,11 +125,12 @@ const char* check_buffers(const Problem& p, const Buffers& buffers) {
         if (__builtin_mul_overflow(total, out[i], &total)) return "the plan has more outputs than out has elements";
     if (total > buffers.out.hi - buffers.out.lo) return "the plan has more outputs than out has elements";
     if (p.has_bias) {
-        const int64_t extents[3] = {p.groups * p.features, 1, 1};
-        const Operand bias{0, {p.bias_stride, 0, 0}, {}};
+        int64_t count;
         if (buffers.bias.data == nullptr) return "the plan names a bias, but there is none";
-        if (p.groups * p.features > kMaxExtent || !fits(bias, extents, 3, buffers.bias.lo, buffers.bias.hi))
-            return "the plan reaches outside bias";
+        if (__builtin_mul_overflow(p.groups, p.features, &count) || count > kMaxExtent) return "the plan reaches outside bias";
+        const int64_t extents[3] = {count, 1, 1};
+        const Operand bias{0, {p.bias_stride, 0, 0}, {}};
+        if (!fits(bias, extents, 3, buffers.bias.lo, buffers.bias.hi)) return "the plan reaches outside bias";
     }
     return nullptr;
 }
