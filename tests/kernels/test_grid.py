@@ -19,7 +19,7 @@ from problems import Buffers, fill, geometries, poison, problem_of, with_dtype
 
 from fastconv import _core
 from fastconv.check import check, is_integer
-from fastconv.plan import ALGORITHMS, Algorithm, this_machine
+from fastconv.plan import ALGORITHMS, Algorithm, choose, this_machine
 from fastconv.problem import ACTIVATIONS, DTYPES, Axis, ConvProblem
 from fastconv.reference import Array, reference, view
 from fastconv.rewrite import input_gradient, weight_gradient
@@ -70,6 +70,8 @@ def hold(problem: ConvProblem, elements: tuple[int, int, int], seed: int, exact:
     """Every algorithm at every level within the bound of the definition, and bitwise the same for both numbers of threads."""
     data = fill(problem, elements, seed, exact)
     expected = reference(problem, *data)
+    plan = choose(problem)
+    assert all(isinstance(verdict, str) or 0 <= verdict < np.inf for verdict in plan.considered.values()), plan
     for level in levels:
         with _core.isa_level(level):
             for row in algorithms(problem):
