@@ -14,6 +14,7 @@
 #endif
 
 #include "base/fpenv.h"
+#include "base/stretches.h"
 
 namespace fastconv {
 namespace {
@@ -30,50 +31,24 @@ void relax() {
 #endif
 }
 
-// A stretch of chunks. A thread drains its own stretch before it takes from others: the same thread then meets the same
-// memory call after call, and little of it has to move between the cores' caches.
-struct alignas(64) Stretch {
-    std::atomic<int64_t> next{0};
-    int64_t end = 0;
-};
-
 // One `parallel` call. Lives on its caller's stack: workers find it in the pool's list under the mutex, and the caller takes
 // it off the list and waits for `active` to reach zero before it returns.
 struct Job {
-    static constexpr int kMaxStretches = 64;
+    Job(int64_t chunks, int helpers, ChunkBody work, void* data)
+        : body(work), context(data), limit(helpers), mode(FpMode::current()), stretches(chunks, helpers + 1) {}
+
+    void work(int thread) {
+        stretches.drain(thread, [this](int64_t chunk) { body(context, chunk); });
+    }
+    bool has_work() const { return stretches.has_work(); }
 
     ChunkBody body;
     void* context;
     int limit;  // helpers that may join
-    int stretches;
     FpMode mode;
-    Stretch stretch[kMaxStretches];
+    Stretches stretches;
     std::atomic<int> active{0};
     Job* link = nullptr;
-
-    Job(int64_t chunks, int helpers, ChunkBody work, void* data) : body(work), context(data), limit(helpers), mode(FpMode::current()) {
-        stretches = helpers + 1 < kMaxStretches ? helpers + 1 : kMaxStretches;
-        for (int i = 0; i < stretches; ++i) {
-            stretch[i].next.store(chunks * i / stretches, std::memory_order_relaxed);
-            stretch[i].end = chunks * (i + 1) / stretches;
-        }
-    }
-
-    void work(int thread) {
-        for (int i = 0; i < stretches; ++i) {
-            Stretch& own = stretch[(thread + i) % stretches];
-            for (;;) {
-                const int64_t chunk = own.next.fetch_add(1, std::memory_order_relaxed);
-                if (chunk >= own.end) break;
-                body(context, chunk);
-            }
-        }
-    }
-    bool has_work() const {
-        for (int i = 0; i < stretches; ++i)
-            if (stretch[i].next.load(std::memory_order_relaxed) < stretch[i].end) return true;
-        return false;
-    }
 };
 
 struct Pool {

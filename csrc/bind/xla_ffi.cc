@@ -11,6 +11,7 @@
 #include "base/executor.h"
 #include "base/fpenv.h"
 #include "base/pool.h"
+#include "base/stretches.h"
 #include "engine.h"
 #include "fastconv.h"
 #include "problem.h"
@@ -26,24 +27,26 @@ namespace ffi = xla::ffi;
 // The work of one `parallel` call, kept alive by whoever still may look at it: XLA runs a scheduled task when it likes, perhaps
 // long after the call has returned.
 struct Job {
-    Job(ChunkBody body, void* context, int64_t chunks) : body(body), context(context), chunks(chunks), mode(FpMode::current()) {}
+    Job(ChunkBody body, void* context, int64_t chunks, int64_t threads)
+        : body(body), context(context), mode(FpMode::current()), stretches(chunks, threads) {}
 
     // Claims chunks until none is left. `body` and `context` are touched only with a chunk in hand, which the caller waits for.
     void work() {
-        for (int64_t chunk; (chunk = next.fetch_add(1, std::memory_order_relaxed)) < chunks;) {
+        stretches.drain(joined.fetch_add(1, std::memory_order_relaxed), [this](int64_t chunk) {
             body(context, chunk);
             finished.fetch_add(1, std::memory_order_release);
-        }
+        });
     }
 
     ChunkBody body;
     void* context;
-    const int64_t chunks;
     const FpMode mode;
-    std::atomic<int64_t> next{0}, finished{0};
+    Stretches stretches;
+    std::atomic<int> joined{0};
+    std::atomic<int64_t> finished{0};
 };
 
-// Chunks are claimed off one counter by the caller and by tasks on XLA's pool. The caller never waits for a task to start, only
+// Chunks are claimed off shared counters by the caller and by tasks on XLA's pool. The caller never waits for a task to start, only
 // for chunks that somebody has claimed: waiting for scheduled tasks from inside the pool deadlocks when every thread does it.
 class XlaExecutor final : public Executor {
 public:
@@ -60,8 +63,9 @@ public:
         }
         std::shared_ptr<Job> job;
         try {
-            job = std::make_shared<Job>(body, context, chunks);
-            const int64_t helpers = (chunks < threads_ ? chunks : threads_) - 1;
+            const int64_t threads = chunks < threads_ ? chunks : threads_;
+            const int64_t helpers = threads - 1;
+            job = std::make_shared<Job>(body, context, chunks, threads);
             for (int64_t i = 0; i < helpers; ++i)
                 pool_.Schedule([job] {
                     const FpScope scope(job->mode);

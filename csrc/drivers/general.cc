@@ -188,7 +188,9 @@ public:
     }
 
     // Accumulators of one row: the phases of the lane axis one after the other.
-    size_t scratch_bytes() const { return static_cast<size_t>(pitch() == 1 ? block : lane.period * pitch()) * static_cast<size_t>(t.accumulator_size); }
+    size_t scratch_bytes() const {
+        return static_cast<size_t>(pitch() == 1 ? block : lane.period * pitch()) * static_cast<size_t>(t.accumulator_size);
+    }
 
     // Accumulators of one phase. When it is one, phases past the row have none, however long the period.
     int64_t pitch() const { return ceil_div(block, lane.period); }

@@ -233,8 +233,7 @@ template <class T>
 class LhsPacker {
 public:
     LhsPacker(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes)
-        : lattice_(lattice), traversal_(traversal), pack_(pack), data_(data), lanes_(lanes),
-          lane_check_(traversal.rows.inner().check) {}
+        : lattice_(lattice), traversal_(traversal), pack_(pack), data_(data), lanes_(lanes), lane_check_(traversal.rows.inner().check) {}
 
     // Where the piece starts: its offset in lhs and what its first tap adds to a lane's position on each checked axis.
     void start(const Piece& piece) {
