@@ -13,7 +13,6 @@ from fastconv import _core
 from fastconv._numpy.arrays import Array, address, element_range, is_direct, native_copy, spec
 from fastconv.normalise import Call, Spec
 from fastconv.plan import choose
-from fastconv.reference import numpy_dtype
 
 #: first, second, bias, out as Specs -> the problem.
 Build = Callable[[Spec, Spec, Spec | None, Spec | None], Call]
@@ -54,6 +53,8 @@ def _result_dtype(first: Array, name: str) -> np.dtype[Any]:
     """The first array's dtype in the machine's byte order, or another one by name."""
     if first.dtype.name == name:
         return first.dtype.newbyteorder("=")
+    from fastconv.reference import numpy_dtype  # a rare case; an import less at start
+
     return numpy_dtype(name)
 
 
