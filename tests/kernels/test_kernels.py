@@ -9,12 +9,12 @@ from fastconv import _core
 
 VECTOR_BYTES = {"scalar": 16, "avx2": 32, "avx512": 64, "neon": 16}
 KERNELS = _core.kernels()
-ROWS = [pytest.param(index, kernel, id=f"{kernel.isa}-{kernel.element}-{kernel.name}") for index, kernel in enumerate(KERNELS)]
 GUARD = 8  # elements around each result that must stay as they were
 
 
 def rows_of(family: str) -> list:
-    return [row for row in ROWS if row.values[1].family == family]
+    rows = [(index, kernel) for index, kernel in enumerate(KERNELS) if kernel.family == family]
+    return [pytest.param(index, kernel, id=f"{kernel.isa}-{kernel.element}-{kernel.name}") for index, kernel in rows]
 
 
 def dtype_of(kernel: _core.Kernel) -> np.dtype:
