@@ -18,6 +18,8 @@
 namespace fastconv {
 namespace {
 
+constexpr int64_t kSharedAlone = 1 << 16;  // elements of shared rhs that the calling thread packs alone
+
 // One lattice with its cut, and where its tasks and its shared memory start.
 template <class T>
 struct Part {
@@ -73,7 +75,10 @@ public:
         }
         packed_ = shared;
         partials_ = shared + shared_;
-        if (shared_ > 0) pack_shared(executor);
+        if (shared_ > 0) {
+            InlineExecutor alone;  // waking others costs more than packing little
+            pack_shared(shared_ < kSharedAlone ? alone : executor);
+        }
         std::atomic<bool> exhausted{false};
         for_chunks(executor, tasks_, [&](int64_t task) {
             void* local = scratch(ScratchSlot::local, static_cast<size_t>(local_));
@@ -90,10 +95,13 @@ public:
     bool suspicious() const { return suspicious_.load(); }
 
 private:
+    // Lanes of lhs that are packed at a time.
+    static int64_t lhs_lanes(const Blocking& c) { return c.rows_in_vectors ? c.vector_width() : c.row_block; }
+
     // Bytes: the panels and sums, each piece on a vector boundary, and the places.
     int64_t local_size(const Part<T>& part) const {
         const Blocking& c = part.cut;
-        int64_t size = c.padded(c.row_block) * c.depth_block;
+        int64_t size = lhs_lanes(c) * c.depth_block;
         if (!c.shared_rhs) size += c.padded(c.column_block) * c.depth_block;
         if (c.splits == 1) size += c.depth_blocks > 1 ? part.block_size() : int64_t{c.tile_rows} * c.vector_width();
         const int64_t broadcast = c.rows_in_vectors ? c.column_block : c.row_block;
@@ -189,37 +197,41 @@ private:
         Place* places = static_cast<Place*>(local);
         find_places(part, t, places);
         T* lhs_panels = align(reinterpret_cast<T*>(places + (c.rows_in_vectors ? c.column_block : c.row_block)));
-        T* rhs_panels = align(lhs_panels + c.padded(c.row_block) * c.depth_block);
+        T* rhs_panels = align(lhs_panels + lhs_lanes(c) * c.depth_block);
         T* sums = c.shared_rhs ? rhs_panels : align(rhs_panels + c.padded(c.column_block) * c.depth_block);
         if (c.splits > 1) sums = partials_ + part.partial + (index - part.first_task) * part.block_size();
         const bool keep = c.depth_blocks > 1;
+        bool padded = false;  // whether padding zeros took part in the sums at hand
         const T* lhs = lhs_ + t.group * p_.lhs.outer[0];
         for (int64_t block = t.block; block < t.block + t.blocks; ++block) {
             const int64_t first = block * c.depth_block, depth = std::min(c.depth_block, c.depth - first);
-            for_panels(c, c.rows_in_vectors, t.rows, [&](int64_t at, int lanes, int width) {
-                Lanes side;
-                row_lanes(part.lattice, part.traversal, t.row + at, lanes, &side);
-                pack_lhs<T>(part.lattice, part.traversal, kernels_.pack, lhs, side, first, depth, width, c.by_rows,
-                            lhs_panels + at * depth);
-            });
             const T* columns = rhs_panels;
             if (c.shared_rhs)
                 columns = packed_ + part.shared_rhs + t.group * part.rhs_size() + first * c.padded(c.columns) + t.column * depth;
             else
                 pack_columns(part, t.group, t.column, t.columns, first, depth, rhs_panels);
-            const T* in_vectors = c.rows_in_vectors ? lhs_panels : columns;
-            const T* broadcast = c.rows_in_vectors ? columns : lhs_panels;
-            const bool store = c.splits == 1 && block + 1 == t.block + t.blocks;
-            for_tiles(
-                part, t,
-                [&](const TileAt& tile) {
-                    T* sum = keep ? sums + tile.offset : sums;
-                    tiles_.at(tile.rows, tile.width / c.lanes, c.by_rows)(depth, broadcast + tile.row * depth,
-                                                                          in_vectors + tile.lane * depth, sum, block > t.block);
-                },
-                [&](const TileAt& tile, const Lanes& vector_side) {
-                    if (store) store_tile(part, t, tile, vector_side, places + tile.row, keep ? sums + tile.offset : sums);
+            if (!c.rows_in_vectors)
+                for_panels(c, false, t.rows, [&](int64_t at, int lanes, int width) {
+                    Lanes side;
+                    row_lanes(part.lattice, part.traversal, t.row + at, lanes, &side);
+                    T* to = lhs_panels + at * depth;
+                    padded |= pack_lhs<T>(part.lattice, part.traversal, kernels_.pack, lhs, side, first, depth, width, c.by_rows, to);
                 });
+            const bool store = c.splits == 1 && block + 1 == t.block + t.blocks;
+            for_vector_panels(part, t, [&](int64_t lane, int width, const Lanes& side) {
+                const T* in_vectors = columns + lane * depth;
+                if (c.rows_in_vectors) {  // packed when its turn comes, so that the tiles find it in the first cache
+                    padded &= keep;
+                    padded |= pack_lhs<T>(part.lattice, part.traversal, kernels_.pack, lhs, side, first, depth, width, false, lhs_panels);
+                    in_vectors = lhs_panels;
+                }
+                const T* broadcast = c.rows_in_vectors ? columns : lhs_panels;
+                for_tiles(part, t, lane, width, side.count, [&](const TileAt& tile) {
+                    T* sum = keep ? sums + tile.offset : sums;
+                    tiles_.at(tile.rows, width / c.lanes, c.by_rows)(depth, broadcast + tile.row * depth, in_vectors, sum, block > t.block);
+                    if (store) store_tile(part, t, tile, side, places + tile.row, padded, sum);
+                });
+            });
         }
     }
 
@@ -228,30 +240,33 @@ private:
         int lanes, width, rows;
     };
 
-    // Tiles of a task's block: compute(tile), then finish(tile, lanes of its vector side).
-    template <class Compute, class Finish>
-    void for_tiles(const Part<T>& part, const Task& t, Compute&& compute, Finish&& finish) const {
+    // Panels of the vector side of a task's block: body(first lane, width, lanes).
+    template <class Body>
+    void for_vector_panels(const Part<T>& part, const Task& t, Body&& body) const {
         const Blocking& c = part.cut;
-        const int64_t in_vectors = c.rows_in_vectors ? t.rows : t.columns, broadcast = c.rows_in_vectors ? t.columns : t.rows;
-        for_panels(c, true, in_vectors, [&](int64_t lane, int lanes, int width) {
+        for_panels(c, true, c.rows_in_vectors ? t.rows : t.columns, [&](int64_t lane, int lanes, int width) {
             Lanes side;
             if (c.rows_in_vectors)
                 row_lanes(part.lattice, part.traversal, t.row + lane, lanes, &side);
             else
                 column_lanes(part.lattice, t.column + lane, lanes, &side);
-            for_panels(c, false, broadcast, [&](int64_t row, int rows, int) {
-                const TileAt tile{lane, row, lane * broadcast + row * width, lanes, width, rows};
-                compute(tile);
-                finish(tile, side);
-            });
+            body(lane, width, side);
         });
     }
 
-    // Bias, activation and the way out. `sum` holds tile.rows rows of tile.width lanes.
-    void store_tile(const Part<T>& part, const Task& t, const TileAt& tile, const Lanes& side, const Place* across, T* sum) const {
+    // Tiles of one such panel.
+    template <class Body>
+    void for_tiles(const Part<T>& part, const Task& t, int64_t lane, int width, int lanes, Body&& body) const {
+        const int64_t broadcast = part.cut.rows_in_vectors ? t.columns : t.rows;
+        for_panels(part.cut, false, broadcast,
+                   [&](int64_t row, int rows, int) { body(TileAt{lane, row, lane * broadcast + row * width, lanes, width, rows}); });
+    }
+
+    // Bias, activation and the way out. `sum` holds tile.rows rows of tile.width lanes; padded: padding zeros took part.
+    void store_tile(const Part<T>& part, const Task& t, const TileAt& tile, const Lanes& side, const Place* across, bool padded,
+                    T* sum) const {
         const bool rows_in_vectors = part.cut.rows_in_vectors;
-        if (part.traversal.checked > 0 && !kernels_.finite(sum, int64_t{tile.rows} * tile.width))
-            suspicious_.store(true, std::memory_order_relaxed);
+        if (padded && !kernels_.finite(sum, int64_t{tile.rows} * tile.width)) suspicious_.store(true, std::memory_order_relaxed);
         T* out = out_ + t.group * p_.out.outer[0];
         const int64_t first_feature = t.group * p_.features;
         T bias[kMaxLanes];
@@ -289,16 +304,16 @@ private:
                 const Task t = task_of(part, block * c.splits);
                 find_places(part, t, places);
                 T* sums = partials_ + part.partial + block * c.splits * part.block_size();
-                for_tiles(
-                    part, t,
-                    [&](const TileAt& tile) {
+                for_vector_panels(part, t, [&](int64_t lane, int width, const Lanes& side) {
+                    for_tiles(part, t, lane, width, side.count, [&](const TileAt& tile) {
                         T* into = sums + tile.offset;
                         for (int64_t split = 1; split < c.splits; ++split) {
                             const T* from = into + split * part.block_size();
                             for (int64_t j = 0; j < int64_t{tile.rows} * tile.width; ++j) into[j] += from[j];
                         }
-                    },
-                    [&](const TileAt& tile, const Lanes& side) { store_tile(part, t, tile, side, places + tile.row, sums + tile.offset); });
+                        store_tile(part, t, tile, side, places + tile.row, part.traversal.checked > 0, into);
+                    });
+                });
             });
         }
     }

@@ -249,7 +249,7 @@ public:
     }
 
     // One copy per run of lanes; step by step where the piece walks a checked axis.
-    void spaced(const Piece& piece, T* place) const {
+    void spaced(const Piece& piece, T* place) {
         const int64_t steps = walked_ >= 0 ? piece.length : 1, each = walked_ >= 0 ? 1 : piece.length;
         for (int64_t step = 0; step < steps; ++step, place += piece.pitch) {
             const T* source = data_ + offset_ + step * piece.loop->lhs;
@@ -267,6 +267,7 @@ public:
                         end = begin;
                     }
                 }
+                padded_ |= end - begin < stop - lane;
                 zero_lanes(place, piece.pitch, each, lane, begin - lane);
                 if (begin < end)
                     pack_.spaced(place + begin, piece.pitch, each, source + lanes_.start[begin], piece.loop->lhs, lanes_.spacing,
@@ -277,7 +278,7 @@ public:
     }
 
     // Lane by lane along the piece; by_rows: each lane's depth lies in one row of the panel, `depth` long.
-    void walked(const Piece& piece, T* panel, int64_t at, int64_t depth, bool by_rows) const {
+    void walked(const Piece& piece, T* panel, int64_t at, int64_t depth, bool by_rows) {
         const T* from[kMaxLanes];
         int64_t begin[kMaxLanes], end[kMaxLanes];
         for (int j = 0; j < lanes_.count; ++j) {
@@ -296,6 +297,7 @@ public:
                 }
             }
         }
+        for (int j = 0; j < lanes_.count; ++j) padded_ |= end[j] - begin[j] < piece.length;
         if (by_rows)
             copy_rows(panel + at, depth, from, begin, end, piece.length, lanes_.count);
         else if (piece.loop->lhs == 1)
@@ -303,6 +305,9 @@ public:
         else
             pack_.gathered(panel + at * piece.pitch, piece.pitch, piece.length, from, begin, end, lanes_.count, piece.loop->lhs);
     }
+
+    // Whether a tap fell on padding so far.
+    bool padded() const { return padded_; }
 
 private:
     const Lattice& lattice_;
@@ -312,13 +317,14 @@ private:
     const Lanes& lanes_;
     const int lane_check_;  // the checked axis along which lanes are spaced
     int walked_ = -1;       // the checked axis that the piece walks
+    bool padded_ = false;
     int64_t offset_ = 0, shift_[kMaxDims];
 };
 
 }  // namespace
 
 template <class T>
-void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes,
+bool pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes,
               int64_t first, int64_t depth, int width, bool by_rows, T* panel) {
     if (!by_rows) zero_lanes(panel, width, depth, lanes.count, width - lanes.count);
     LhsPacker<T> packer(lattice, traversal, pack, data, lanes);
@@ -330,7 +336,7 @@ void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKern
             packer.start(piece);
             packer.spaced(piece, panel + tap * width);
         }
-        return;
+        return packer.padded();
     }
     for_pieces(traversal.depth, first, depth, [&](const int64_t* digits, int64_t length, int64_t at) {
         const Piece piece{&traversal.depth.inner(), digits, length, width};
@@ -340,6 +346,7 @@ void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKern
         else
             packer.walked(piece, panel, at, depth, by_rows);
     });
+    return packer.padded();
 }
 
 template <class T>
@@ -370,7 +377,7 @@ void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* d
 }
 
 #define FASTCONV_PANELS(T) \
-    template void pack_lhs<T>(const Lattice&, const Traversal&, const PackKernels<T>&, const T*, const Lanes&, int64_t, int64_t, int, \
+    template bool pack_lhs<T>(const Lattice&, const Traversal&, const PackKernels<T>&, const T*, const Lanes&, int64_t, int64_t, int, \
                               bool, T*); \
     template void pack_rhs<T>(const Traversal&, const PackKernels<T>&, const T*, const Lanes&, int64_t, int64_t, int, T*);
 FASTCONV_PANELS(float)

@@ -64,9 +64,9 @@ void row_lanes(const Lattice& lattice, const Traversal& traversal, int64_t first
 void column_lanes(const Lattice& lattice, int64_t first, int count, Lanes* lanes);
 
 // Fills panel[k][lane] (by_rows: panel[lane][k]) for depth first <= k < first + depth from lhs (with its checks) or rhs. `data` is the
-// operand of the group; lanes beyond lanes.count up to width become zero.
+// operand of the group; lanes beyond lanes.count up to width become zero. pack_lhs returns whether a tap fell on padding.
 template <class T>
-void pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes,
+bool pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes,
               int64_t first, int64_t depth, int width, bool by_rows, T* panel);
 template <class T>
 void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first, int64_t depth,
