@@ -46,13 +46,10 @@ static inline Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) { ret
 #elif defined(__AVX2__)
 static inline Vec<float> fma(Vec<float> a, Vec<float> b, Vec<float> c) { return _mm256_fmadd_ps(a, b, c); }
 static inline Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) { return _mm256_fmadd_pd(a, b, c); }
-#elif defined(__aarch64__)
-static inline Vec<float> fma(Vec<float> a, Vec<float> b, Vec<float> c) { return vfmaq_f32(c, a, b); }
-static inline Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) { return vfmaq_f64(c, a, b); }
 #else
 template <class V>
 static inline V fma(V a, V b, V c) {
-    return a * b + c;
+    return a * b + c;  // NEON: contracted to one instruction (kernels are built with -ffp-contract=fast)
 }
 #endif
 

@@ -1,8 +1,6 @@
 // Stencil kernels for neon.
 #include "kernels/stencil.h"
 
-#include <arm_neon.h>
-
 namespace fastconv::stencil_neon {
 namespace {
 // clang-format off: the order matters

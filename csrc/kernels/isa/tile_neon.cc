@@ -1,8 +1,6 @@
 // Tile kernels for neon.
 #include "kernels/tile.h"
 
-#include <arm_neon.h>
-
 namespace fastconv::tile_neon {
 namespace {
 // clang-format off: the order matters
