@@ -135,6 +135,8 @@ Traversal::Traversal(const Lattice& lattice) {
     int along = -1;
     for (int i = 0; i < depth.count; ++i)
         if (depth.loop[i].lhs == 1 && depth.loop[i].extent > 1) along = i;
+    for (int i = 0; i < depth.count && along < 0; ++i)
+        if (depth.loop[i].lhs == 2 && depth.loop[i].extent >= 2 * kShortRun) along = i;
     const int64_t row_run = rows.inner().lhs > 0 ? rows.inner().extent : 1;
     spaced = row_run >= 2 * kShortRun || (row_run > 1 && (along < 0 || row_run >= depth.loop[along].extent));
     if (spaced && along >= 0 && rows.inner().lhs > 2 && depth.loop[along].extent >= 2 * kShortRun) spaced = false;
@@ -300,10 +302,8 @@ public:
         for (int j = 0; j < lanes_.count; ++j) padded_ |= end[j] - begin[j] < piece.length;
         if (by_rows)
             copy_rows(panel + at, depth, from, begin, end, piece.length, lanes_.count);
-        else if (piece.loop->lhs == 1)
-            pack_.transposed(panel + at * piece.pitch, piece.pitch, piece.length, from, begin, end, lanes_.count);
         else
-            pack_.gathered(panel + at * piece.pitch, piece.pitch, piece.length, from, begin, end, lanes_.count, piece.loop->lhs);
+            pack_.walked(panel + at * piece.pitch, piece.pitch, piece.length, from, begin, end, lanes_.count, piece.loop->lhs);
     }
 
     // Whether a tap fell on padding so far.
@@ -369,10 +369,7 @@ void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* d
             begin[j] = 0;
             end[j] = length;
         }
-        if (inner.rhs == 1)
-            pack.transposed(place + lane, width, length, from + lane, begin + lane, end + lane, lanes.count - lane);
-        else
-            pack.gathered(place + lane, width, length, from + lane, begin + lane, end + lane, lanes.count - lane, inner.rhs);
+        pack.walked(place + lane, width, length, from + lane, begin + lane, end + lane, lanes.count - lane, inner.rhs);
     });
 }
 

@@ -4,18 +4,22 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <initializer_list>
+#include <vector>
 
 #include "base/scratch.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
 #include "drivers/finite.h"
 #include "drivers/geometry.h"
+#include "drivers/phases.h"
 #include "drivers/stencil_plan.h"
 
 namespace fastconv {
 namespace {
 
 constexpr int kMaxTaps = 8, kMaxRows = 16, kMaxVectors = 2;
+constexpr int64_t kMaxPhases = 64;           // each is a problem of its own
 constexpr int64_t kChunkProducts = 1 << 16;  // work below which a thread is not worth waking
 
 // The kernels of one tile shape family: by rows and taps.
@@ -329,21 +333,38 @@ private:
 template <class T>
 const char* run_stencil_as(const Problem& problem, const Buffers& buffers, Executor& executor) {
     const StencilKernels<T>& kernels = stencil_kernels<T>(current_isa());
-    const Problem sorted = sort_axes(problem);
-    for (int64_t extent : {sorted.groups, sorted.batch, sorted.features})
-        if (extent == 0) return nullptr;
-    for (int i = 0; i < sorted.dims; ++i)
-        if (sorted.axes[i].out == 0) return nullptr;
-    if (!rhs_is_finite(sorted, static_cast<const T*>(buffers.rhs.data))) return run_general(problem, buffers, executor);
-    StencilPlan plan;
-    if (const char* why = plan_stencil(sorted, kernels.lanes, max_taps(kernels), &plan)) return why;
-    return Stencil<T>(sorted, plan, buffers).run(executor);
+    if (!rhs_is_finite(problem, static_cast<const T*>(buffers.rhs.data))) return run_general(problem, buffers, executor);
+    int64_t phases = 1;
+    for (int i = 0; i < problem.dims; ++i) phases *= std::min(problem.axes[i].lhs_dilation, problem.axes[i].out);
+    if (phases > kMaxPhases) return "stencil: too many phases";
+    // All are planned before the first writes.
+    std::vector<Problem> parts;
+    std::vector<StencilPlan> plans;
+    for (const Problem& part : split_phases(problem)) {
+        bool empty = part.channels == 0;
+        for (int i = 0; i < part.dims; ++i) empty = empty || part.axes[i].kernel == 0;
+        plans.emplace_back();
+        parts.push_back(sort_axes(part));
+        if (empty) continue;
+        if (const char* why = plan_stencil(parts.back(), kernels.lanes, max_taps(kernels), &plans.back())) return why;
+    }
+    for (size_t i = 0; i < parts.size(); ++i) {
+        const bool empty = plans[i].chunks.empty();  // nothing but bias and activation
+        const char* why = empty ? run_general(parts[i], buffers, executor) : Stencil<T>(parts[i], plans[i], buffers).run(executor);
+        if (why != nullptr) return why;
+    }
+    return nullptr;
 }
 
 }  // namespace
 
 const char* run_stencil(const Problem& problem, const Buffers& buffers, Executor& executor) {
     if (problem.dtype != problem.out_dtype) return "stencil: the output type must be the operands'";
+    if (problem.dims == 0) return "stencil: no spatial axis";
+    for (int64_t extent : {problem.groups, problem.batch, problem.features})
+        if (extent == 0) return nullptr;
+    for (int i = 0; i < problem.dims; ++i)
+        if (problem.axes[i].out == 0) return nullptr;
     if (problem.dtype == Dtype::f32) return run_stencil_as<float>(problem, buffers, executor);
     if (problem.dtype == Dtype::f64) return run_stencil_as<double>(problem, buffers, executor);
     return "stencil: f32 and f64 only";

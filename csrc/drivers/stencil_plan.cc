@@ -31,10 +31,8 @@ void add_chunks(StencilPlan* plan, int64_t count, int max_taps, int64_t first_sh
 
 const char* plan_stencil(const Problem& p, int lanes, int max_taps, StencilPlan* plan) {
     if (p.dims == 0) return "stencil: no spatial axis";
-    for (int i = 0; i < p.dims; ++i) {
-        if (p.axes[i].lhs_dilation != 1) return "stencil: the input is dilated";
+    for (int i = 0; i < p.dims; ++i)
         if (p.axes[i].kernel == 0) return "stencil: no taps";
-    }
     StencilPlan s{};
     s.lane = p.dims - 1;
     const Axis& lane = p.axes[s.lane];

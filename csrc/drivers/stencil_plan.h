@@ -38,7 +38,7 @@ struct StencilPlan {
     int64_t scratch_elements(int64_t channels) const { return channels * far_taps * planes * plane_size(); }
 };
 
-// `p` has its axes sorted (geometry.h). Returns nullptr or why a stencil cannot run it.
+// `p` has its axes sorted (geometry.h) and no dilated input (phases.h). Returns nullptr or why a stencil cannot run it.
 const char* plan_stencil(const Problem& p, int lanes, int max_taps, StencilPlan* plan);
 
 }  // namespace fastconv

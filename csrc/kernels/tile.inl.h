@@ -88,13 +88,21 @@ static inline void exchange_all(V (&rows)[L]) {
         if ((i & Half) == 0) exchange<Half>(rows[i], rows[i + Half], typename MakeIndices<L>::type());
 }
 
-// panel[k][j] = from[j][k] for L steps of k and `count` <= L lanes; Whole: count is L.
-template <class T, bool Whole>
+// panel[k][j] = from[j][k * Step] for L steps of k and `count` <= L lanes; Whole: count is L. Step is 1 or 2; with 2, one element
+// past the last one is read.
+template <class T, bool Whole, int Step>
 static inline void transpose_square(T* panel, int64_t width, const T* const* from, int64_t k, int64_t count) {
     constexpr int L = kLanes<T>;
     Vec<T> rows[L];
 #pragma GCC unroll 16
-    for (int i = 0; i < L; ++i) rows[i] = Whole || i < count ? load(from[i] + k) : Vec<T>{};
+    for (int i = 0; i < L; ++i) {
+        if (!Whole && i >= count)
+            rows[i] = Vec<T>{};
+        else if constexpr (Step == 1)
+            rows[i] = load(from[i] + k);
+        else
+            rows[i] = every_second<0>(load(from[i] + 2 * k), load(from[i] + 2 * k + L), typename MakeIndices<L>::type());
+    }
     if constexpr (L >= 16) exchange_all<8>(rows);
     if constexpr (L >= 8) exchange_all<4>(rows);
     if constexpr (L >= 4) exchange_all<2>(rows);
@@ -108,7 +116,7 @@ static inline void transpose_square(T* panel, int64_t width, const T* const* fro
     }
 }
 
-template <class T, bool Whole>
+template <class T, bool Whole, int Step>
 static void transposed_lanes(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end,
                              int64_t count) {
     constexpr int L = kLanes<T>;
@@ -117,10 +125,11 @@ static void transposed_lanes(T* panel, int64_t width, int64_t depth, const T* co
         if (begin[i] > first) first = begin[i];
         if (end[i] < last) last = end[i];
     }
+    if (Step == 2) --last;  // the last element's neighbour may not exist
     int64_t k = first;
-    for (; k + L <= last; k += L) transpose_square<T, Whole>(panel + k * width, width, from, k, count);
+    for (; k + L <= last; k += L) transpose_square<T, Whole, Step>(panel + k * width, width, from, k, count);
     if (k < last && last - first >= L) {
-        transpose_square<T, Whole>(panel + (last - L) * width, width, from, last - L, count);
+        transpose_square<T, Whole, Step>(panel + (last - L) * width, width, from, last - L, count);
         k = last;
     }
     if (k < first) k = first;
@@ -128,18 +137,29 @@ static void transposed_lanes(T* panel, int64_t width, int64_t depth, const T* co
         T* place = panel + i;
         const T* source = from[i];
         const int64_t head = first < depth ? first : depth;
-        for (int64_t q = 0; q < head; ++q) place[q * width] = q >= begin[i] && q < end[i] ? source[q] : T(0);
-        for (int64_t q = k > head ? k : head; q < depth; ++q) place[q * width] = q >= begin[i] && q < end[i] ? source[q] : T(0);
+        for (int64_t q = 0; q < head; ++q) place[q * width] = q >= begin[i] && q < end[i] ? source[q * Step] : T(0);
+        for (int64_t q = k > head ? k : head; q < depth; ++q) place[q * width] = q >= begin[i] && q < end[i] ? source[q * Step] : T(0);
     }
 }
 
-template <class T>
+template <class T, int Step>
 static void transposed(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end,
                        int64_t count) {
     constexpr int L = kLanes<T>;
     int64_t j = 0;
-    for (; j + L <= count; j += L) transposed_lanes<T, true>(panel + j, width, depth, from + j, begin + j, end + j, L);
-    if (j < count) transposed_lanes<T, false>(panel + j, width, depth, from + j, begin + j, end + j, count - j);
+    for (; j + L <= count; j += L) transposed_lanes<T, true, Step>(panel + j, width, depth, from + j, begin + j, end + j, L);
+    if (j < count) transposed_lanes<T, false, Step>(panel + j, width, depth, from + j, begin + j, end + j, count - j);
+}
+
+template <class T>
+static void walked(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t count,
+                   int64_t step) {
+    if (step == 1)
+        transposed<T, 1>(panel, width, depth, from, begin, end, count);
+    else if (step == 2)
+        transposed<T, 2>(panel, width, depth, from, begin, end, count);
+    else
+        gathered(panel, width, depth, from, begin, end, count, step);
 }
 
 template <class T>

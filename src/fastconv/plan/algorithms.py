@@ -16,6 +16,8 @@ _DIRECT_LOCAL_BYTES = 2 << 20
 _DIRECT_SHARED_BYTES = 8 << 20
 #: Elements of a stencil's scratch; the library itself refuses above twice this.
 _STENCIL_ELEMENTS = 1 << 19
+#: Phases of a stencil, as in csrc/drivers/stencil.cc.
+_STENCIL_PHASES = 64
 #: Elements of a row that a reduction copies; the library itself refuses above twice this.
 _REDUCE_ROW = 1 << 23
 #: Sums of a reduction; the library itself refuses above twice this.
@@ -57,27 +59,27 @@ def _refuse_direct(problem: ConvProblem, machine: Machine) -> str | None:
     return _refuse_fast(problem)
 
 
-def _refuse_undilated(problem: ConvProblem) -> str | None:
+def _refuse_spatial(problem: ConvProblem) -> str | None:
     if why := _refuse_fast(problem):
         return why
-    if not problem.axes:
-        return "needs a spatial axis"
-    if any(a.lhs_dilation != 1 for a in problem.axes):
-        return "the input is dilated"
-    return None
+    return None if problem.axes else "needs a spatial axis"
 
 
 def _refuse_stencil(problem: ConvProblem, machine: Machine) -> str | None:
-    if why := _refuse_undilated(problem):
+    if why := _refuse_spatial(problem):
         return why
+    if models.stencil_phases(problem) > _STENCIL_PHASES:
+        return f"{models.stencil_phases(problem)} phases of the dilated input are too many to run one by one"
     if models.stencil_scratch(problem) > _STENCIL_ELEMENTS:
         return "the working set of a tile is too large"
     return None
 
 
 def _refuse_reduce(problem: ConvProblem, machine: Machine) -> str | None:
-    if why := _refuse_undilated(problem):
+    if why := _refuse_spatial(problem):
         return why
+    if any(a.lhs_dilation != 1 for a in problem.axes):
+        return "the input is dilated"
     if models.reduce_outputs(problem) > _REDUCE_SUMS:
         return f"{models.reduce_outputs(problem)} sums are too many to keep apart"
     if models.reduce_row(problem) > _REDUCE_ROW:

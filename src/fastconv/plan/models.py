@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, gcd, prod
 
+from fastconv import rewrite
 from fastconv.plan.machine import Machine
 from fastconv.problem import Axis, ConvProblem
 
@@ -26,6 +27,7 @@ PACK_RUN = 40.0  # starting the copy of one run of lanes
 PACK_PIECE = 12.0  # starting one lane's walk along the depth
 DOT_START = 60.0  # one tile of dot products: its sums in and out
 DOT_TAIL = 20.0  # cutting one operand of such a tile off at the end of its row
+FAR_ELEMENT = 5.0  # an element moved alone, no other of its cache line near in time
 STORE = 0.3  # an output written, neighbours side by side
 STORE_SCATTERED = 2.0
 GENERAL_PRODUCT = 0.35  # a product of the general algorithm in a long row of f32
@@ -34,11 +36,10 @@ GENERAL_ROW = 12.0  # starting such a row
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """What the direct algorithm sees: matrix products of rows x columns x depth, summed over phases (csrc/drivers/lattice.h)."""
+    """What the direct algorithm sees: `count` matrix products of rows x columns (csrc/drivers/lattice.h)."""
 
     rows: int
     columns: int
-    depth: int
     count: int
 
 
@@ -51,13 +52,12 @@ def lattice_of(problem: ConvProblem) -> Lattice:
     """Sizes of a typical lattice of the problem. Phases that share their taps are columns of one lattice; they do wherever the
     kernel is a multiple of the dilation, and else fall into at most two lattices an axis."""
     rows = problem.batch * prod(ceil(a.out / phases(a)) for a in problem.axes)
-    taps = prod(ceil(a.kernel / (a.lhs_dilation // gcd(a.lhs_dilation, a.rhs_dilation))) for a in problem.axes)
     groups = prod(
         1 if phases(a) == 1 or (a.kernel % a.lhs_dilation == 0 and a.lo % a.lhs_dilation in (a.lhs_dilation - 1, 0)) else 2
         for a in problem.axes
     )
     columns = problem.features * prod(phases(a) for a in problem.axes)
-    return Lattice(rows, ceil(columns / groups), problem.channels * taps, groups)
+    return Lattice(rows, ceil(columns / groups), groups)
 
 
 def seconds(cycles: float, problem: ConvProblem, machine: Machine) -> float:
@@ -91,16 +91,18 @@ def direct_cycles(problem: ConvProblem, machine: Machine) -> float:
     lanes = lanes_of(problem, machine)
     if not lattice.rows or not lattice.columns:
         return 0.0
-    product = min(tile_cycles(lattice.rows, lattice.columns, lanes), tile_cycles(lattice.columns, lattice.rows, lanes)) * lattice.depth
-    packing = _lhs_packing(problem, lattice, lanes) + PACK_GATHERED * lattice.columns * lattice.depth
+    # All lattices together: their depths differ (a phase may have no tap at all), their rows and columns hardly.
+    depth = problem.products / (problem.groups * lattice.rows * lattice.columns)
+    product = min(tile_cycles(lattice.rows, lattice.columns, lanes), tile_cycles(lattice.columns, lattice.rows, lanes)) * depth
+    packing = _lhs_packing(problem, lattice.rows, depth, lanes) + PACK_GATHERED * lattice.columns * depth
     adjoin = 1 in (problem.out.outer[2], *problem.out.spatial) and all(phases(a) == 1 for a in problem.axes)
-    storing = (STORE if adjoin else STORE_SCATTERED) * lattice.rows * lattice.columns
-    return problem.groups * lattice.count * (product + packing + storing)
+    storing = (STORE if adjoin else STORE_SCATTERED) * lattice.rows * lattice.columns * lattice.count
+    return problem.groups * (product + packing + storing)
 
 
-def _lhs_packing(problem: ConvProblem, lattice: Lattice, lanes: int) -> float:
+def _lhs_packing(problem: ConvProblem, rows: int, depth: float, lanes: int) -> float:
     """Cycles to lay lhs out for all rows and depth: by runs of lanes, or lane by lane along the depth."""
-    elements = lattice.rows * lattice.depth
+    elements = rows * depth
     if not problem.axes:
         return elements * (PACK_CONTIGUOUS if problem.lhs.outer[2] == 1 else PACK_GATHERED)
     steps = [(abs(step), a) for a, step in zip(problem.axes, problem.lhs.spatial, strict=True)]
@@ -122,8 +124,17 @@ def _lhs_packing(problem: ConvProblem, lattice: Lattice, lanes: int) -> float:
     return elements * each + PACK_PIECE * elements / length
 
 
+def stencil_phases(problem: ConvProblem) -> int:
+    """Problems without lhs dilation that a stencil makes of this one."""
+    return prod(min(a.lhs_dilation, a.out) for a in problem.axes)
+
+
 def stencil_scratch(problem: ConvProblem) -> int:
     """Elements of the input that one task of a stencil copies, at most (csrc/drivers/stencil_plan.cc with the widest vectors)."""
+    return max(_phase_scratch(part) for part in rewrite.phases(problem))
+
+
+def _phase_scratch(problem: ConvProblem) -> int:
     axes = _sorted_axes(problem)
     lane = axes[-1]
     item = ITEM_BYTES[problem.dtype]
@@ -143,6 +154,10 @@ def stencil_scratch(problem: ConvProblem) -> int:
 
 
 def stencil_cycles(problem: ConvProblem, machine: Machine) -> float:
+    return sum(_phase_cycles(part, machine) for part in rewrite.phases(problem) if 0 not in part.rhs_extents)
+
+
+def _phase_cycles(problem: ConvProblem, machine: Machine) -> float:
     axes = _sorted_axes(problem)
     lanes = lanes_of(problem, machine)
     lane = axes[-1]
@@ -159,10 +174,15 @@ def stencil_cycles(problem: ConvProblem, machine: Machine) -> float:
     kernel_rows = 1 if flat else axes[-2].kernel
     halo = 1 + (kernel_rows - 1) / 32 + sum((a.kernel - 1) / 4 for a in axes[:-2][-1:])
     copied = problem.groups * problem.batch * problem.channels * prod(a.out for a in axes[:-1]) * halo * lane.out * lane.stride
-    each = 0.12 if problem.lhs.spatial and 1 in problem.lhs.spatial and lane.stride == 1 else 1.2
+    each = _element(min(abs(s) for s in problem.lhs.spatial) * lane.stride, 0.12)
     weights = problem.groups * problem.features * problem.channels * taps * 1.0
-    scatter = STORE_SCATTERED * images * problem.features * lane.out if 1 not in problem.out.spatial else 0
+    scatter = _element(min(abs(s) for s in problem.out.spatial), 0.0) * images * problem.features * lane.out
     return vectors * per_vector + copied * each + weights + scatter
+
+
+def _element(step: int, contiguous: float) -> float:
+    """Cycles to move an element alone: each has a cache line of its own when steps are long."""
+    return contiguous if step == 1 else 1.2 if step <= 8 else FAR_ELEMENT
 
 
 def reduce_outputs(problem: ConvProblem) -> int:
