@@ -132,21 +132,44 @@ class ConvProblem:
 
 
 def _touching_pairs(axis: Axis) -> int:
-    """Pairs (p, k) whose input index is an integer inside [0, size)."""
-    return sum(_positions(axis, k * axis.rhs_dilation - axis.lo) for k in range(axis.kernel))
-
-
-def _positions(axis: Axis, shift: int) -> int:
-    """Number of p in [0, out) for which (p * stride + shift) / lhs_dilation is an integer in [0, size)."""
+    """Pairs (p, k) whose input index is an integer inside [0, size), in time that does not grow with the extents."""
     common = gcd(axis.stride, axis.lhs_dilation)
-    if axis.size == 0 or shift % common:
-        return 0
-    first = max(0, -(shift // axis.stride))
-    last = min(axis.out - 1, ((axis.size - 1) * axis.lhs_dilation - shift) // axis.stride)
-    period = axis.lhs_dilation // common
-    residue = (-shift // common) * pow(axis.stride // common, -1, period) % period if period > 1 else 0
-    first += (residue - first) % period
-    return max(0, (last - first) // period + 1)
+    period = axis.lhs_dilation // common  # of the positions that one tap meets
+    every = axis.lhs_dilation // gcd(axis.rhs_dilation, axis.lhs_dilation)  # taps that meet the same positions
+    total = 0
+    for k in range(min(every, axis.kernel)):
+        shift = k * axis.rhs_dilation - axis.lo
+        if shift % common:
+            continue
+        p = (-shift // common) * pow(axis.stride // common, -1, period) % period if period > 1 else 0
+        positions, taps = -(-(axis.out - p) // period), -(-(axis.kernel - k) // every)
+        if positions <= 0:
+            continue
+        first = (p * axis.stride + shift) // axis.lhs_dilation  # exact, as are the two steps
+        step, tap_step = period * axis.stride // axis.lhs_dilation, every * axis.rhs_dilation // axis.lhs_dilation
+        total += _below(axis.size - first, positions, taps, step, tap_step) - _below(-first, positions, taps, step, tap_step)
+    return total
+
+
+def _below(limit: int, n: int, m: int, a: int, b: int) -> int:
+    """Pairs (i, j), 0 <= i < n, 0 <= j < m, with i * a + j * b < limit."""
+    m = min(m, max(0, -(-limit // b)))  # the others have not even i = 0
+    full = min(m, max(0, -(-(limit - (n - 1) * a) // b)))  # these have every i
+    rest = m - full
+    return full * n + _floor_sum(rest, a, b, limit - (m - 1) * b + a - 1) if rest else full * n
+
+
+def _floor_sum(n: int, m: int, a: int, b: int) -> int:
+    """Sum of (a * i + b) // m over 0 <= i < n, for b >= 0 (Euclid's way: Graham, Knuth, Patashnik, Concrete Mathematics, 3.5)."""
+    total = 0
+    while n > 0:
+        total += n * (n - 1) // 2 * (a // m) + n * (b // m)
+        a, b = a % m, b % m
+        top = a * n + b
+        n, m, a, b = top // m, a, m, top % m
+        if a == 0 or m == 0:
+            break
+    return total
 
 
 def _taps_per_output(axis: Axis) -> int:

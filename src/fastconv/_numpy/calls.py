@@ -42,7 +42,8 @@ class Entry:
         self.swapped = call.swapped
         self.direct = all(is_direct(array) for array in (first, second, bias, out) if array is not None)
         self.empty = 0 in self.shape
-        self.misaligned = min(first.dtype.alignment, self.dtype.alignment) - 1
+        # Nothing is read of an empty operand, nor of the other one, so their addresses do not matter (NumPy's may be odd).
+        self.misaligned = min(first.dtype.alignment, self.dtype.alignment) - 1 if first.size and second.size else 0
         lhs, rhs = (second, first) if self.swapped else (first, second)
         limits = (*element_range(lhs), *element_range(rhs), *(element_range(bias) if bias is not None else (0, 0)))
         target = (0, int(np.prod(self.shape))) if out is None else element_range(out)

@@ -12,6 +12,7 @@ import numpy as np
 from fastconv.problem import ACTIVATIONS, DTYPE_CODES
 
 MAX_SPATIAL = 16  # kMaxDims of the library (csrc/problem.h)
+LARGEST = 2**31  # kMaxStep of the library: strides, dilations and paddings beyond it would not fit its index arithmetic
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,11 @@ def _elements(value: Any) -> tuple[Any, ...] | None:
     return None
 
 
+def _bounded(name: str, numbers: tuple[int, ...], value: Any) -> None:
+    if any(abs(number) > LARGEST for number in numbers):
+        raise ValueError(f"{name} must lie between -2**31 and 2**31, got {value!r}")
+
+
 def integer(name: str, value: Any, least: int | None = None) -> int:
     """One int, at least `least`."""
     number = _integer(value)
@@ -70,6 +76,7 @@ def integer(name: str, value: Any, least: int | None = None) -> int:
         raise TypeError(f"{name} must be an int, got {value!r}")
     if least is not None and number < least:
         raise ValueError(f"{name} must be at least {least}, got {number}")
+    _bounded(name, (number,), value)
     return number
 
 
@@ -90,11 +97,18 @@ def per_axis(name: str, value: Any, axes: int, least: int, single: bool = True) 
         numbers = tuple(number for number in found if number is not None)
     if any(number < least for number in numbers) or (number is not None and number < least):
         raise ValueError(f"{name} must be at least {least} on every axis, got {value!r}")
+    _bounded(name, numbers, value)
     return numbers
 
 
 def pairs(name: str, value: Any, axes: int, symmetric: bool = True) -> tuple[tuple[int, int], ...]:
     """One (lo, hi) pair per axis; where `symmetric` allows it also an int for all or one int per axis."""
+    result = _pairs(name, value, axes, symmetric)
+    _bounded(name, tuple(number for pair in result for number in pair), value)
+    return result
+
+
+def _pairs(name: str, value: Any, axes: int, symmetric: bool) -> tuple[tuple[int, int], ...]:
     number = _integer(value) if symmetric else None
     if number is not None:
         return ((number, number),) * axes
