@@ -45,13 +45,13 @@ FASTCONV_EXPORT int fastconv_set_isa(const char* name);
 /* Registered kernels, one a line: "isa element family name rows cols". */
 FASTCONV_EXPORT const char* fastconv_kernels(void);
 
-/* Runs row `index` of that list alone, for tests and measurements; `lanes` is the row's vector length in elements.
+/* Runs row `index` of that list alone, `runs` times over, for tests and measurements; `lanes` is the row's vector length in elements.
  *   tile R x V     c[R][V*lanes] (+)= a[depth][R] * b[depth][V*lanes]; sizes: depth, accumulate, by_rows (a is [R][depth])
  *   stencil R x V x H   c[r*out_step + j] (+)= sum over q, h of b[q + (r+h)*row_step + j] * a[q*H + h];
  *                       sizes: shifts, row_step, out_step, accumulate
  *   dot R x C      c[i][j][lane] += a[i][k] * b[j][k] for k of that lane; sizes: depth (whole vectors are used)
  * Returns 0, or nonzero with a message. Trusts its arguments. */
-FASTCONV_EXPORT int fastconv_run_kernel(int64_t index, const int64_t* sizes, const void* a, const void* b, void* c);
+FASTCONV_EXPORT int fastconv_run_kernel(int64_t index, int64_t runs, const int64_t* sizes, const void* a, const void* b, void* c);
 
 /* 1 when the library was built with the XLA FFI handler, else 0. */
 FASTCONV_EXPORT int64_t fastconv_has_xla(void);

@@ -88,8 +88,8 @@ const char* fastconv_kernels(void) {
     return text.c_str();
 }
 
-int fastconv_run_kernel(int64_t index, const int64_t* sizes, const void* a, const void* b, void* c) {
-    const char* why = fastconv::run_kernel(index, sizes, a, b, c);
+int fastconv_run_kernel(int64_t index, int64_t runs, const int64_t* sizes, const void* a, const void* b, void* c) {
+    const char* why = fastconv::run_kernel(index, runs, sizes, a, b, c);
     return why == nullptr ? 0 : fail(why);
 }
 

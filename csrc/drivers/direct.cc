@@ -18,6 +18,7 @@
 namespace fastconv {
 namespace {
 
+constexpr double kMaxColumns = 1 << 18;    // features x phases: each is described in memory
 constexpr int64_t kSharedAlone = 1 << 16;  // elements of shared rhs that the calling thread packs alone
 
 // One lattice with its cut, and where its tasks and its shared memory start.
@@ -345,6 +346,9 @@ const char* run_direct_as(const Problem& problem, const Buffers& buffers, Execut
 
 const char* run_direct(const Problem& problem, const Buffers& buffers, Executor& executor) {
     if (problem.dtype != problem.out_dtype) return "direct: the output type must be the operands'";
+    double columns = static_cast<double>(problem.features);
+    for (int i = 0; i < problem.dims; ++i) columns *= static_cast<double>(std::min(problem.axes[i].lhs_dilation, problem.axes[i].out));
+    if (columns > kMaxColumns) return "direct: too many columns";
     if (problem.dtype == Dtype::f32) return run_direct_as<float>(problem, buffers, executor);
     if (problem.dtype == Dtype::f64) return run_direct_as<double>(problem, buffers, executor);
     return "direct: f32 and f64 only";

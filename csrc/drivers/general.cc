@@ -12,6 +12,7 @@
 namespace fastconv {
 namespace {
 
+constexpr int64_t kMostSums = 1 << 16;       // of a row with all its phases
 constexpr int64_t kRow = 2048;               // lanes of a row: accumulators stay in the first cache
 constexpr int64_t kChunkProducts = 1 << 16;  // work below which a thread is not worth waking
 
@@ -180,7 +181,7 @@ public:
         kernel = row_kernel(current_isa(), p.dtype, t.accumulator);
         extents[0] = p.groups, extents[1] = p.batch, extents[2] = p.features;
         for (int i = 0; i < p.dims; ++i) extents[kOuter + i] = p.axes[i].out;
-        block = std::min(lane.extent, kRow * lane.period);
+        block = std::min({lane.extent, kRow * lane.period, kMostSums});
         blocks = ceil_div(lane.extent, block);
         extents[lane.axis] = 1;
         rows = blocks;

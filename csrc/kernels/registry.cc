@@ -30,7 +30,7 @@ std::vector<Row> available() {
 }
 
 template <class T>
-const char* run_as(const Row& row, const int64_t* sizes, const T* a, const T* b, T* c) {
+const char* run_as(const Row& row, int64_t runs, const int64_t* sizes, const T* a, const T* b, T* c) {
     const std::string family = row.family;
     if (family == "tile") {
         const TileKernels<T>& kernels = tile_kernels<T>(row.isa);
@@ -39,7 +39,7 @@ const char* run_as(const Row& row, const int64_t* sizes, const T* a, const T* b,
             if (kernel.rows != row.rows || kernel.vectors != row.columns) continue;
             const TileFunction<T> run = sizes[2] != 0 ? kernel.run_by_rows : kernel.run;
             if (run == nullptr) return "kernel: has no form that reads by rows";
-            run(sizes[0], a, b, c, sizes[1] != 0);
+            for (int64_t turn = 0; turn < runs; ++turn) run(sizes[0], a, b, c, sizes[1] != 0);
             return nullptr;
         }
     }
@@ -54,7 +54,8 @@ const char* run_as(const Row& row, const int64_t* sizes, const T* a, const T* b,
         for (int i = 0; i < kernels.stencil_count; ++i) {
             const StencilKernel<T>& kernel = kernels.stencils[i];
             if (kernel.rows != row.rows || kernel.vectors != row.columns || kernel.taps != row.taps) continue;
-            kernel.run({1, sizes[0], sizes[1], sizes[2], &offset, &a, shift.data(), b, c, sizes[3] != 0});
+            const StencilArguments<T> arguments{1, sizes[0], sizes[1], sizes[2], &offset, &a, shift.data(), b, c, sizes[3] != 0};
+            for (int64_t turn = 0; turn < runs; ++turn) kernel.run(arguments);
             return nullptr;
         }
     }
@@ -64,7 +65,7 @@ const char* run_as(const Row& row, const int64_t* sizes, const T* a, const T* b,
         for (int j = 0; j < row.columns; ++j) right.push_back(b + j * sizes[0]);
         for (int i = 0; i < kernels.dot_count; ++i)
             if (kernels.dots[i].left == row.rows && kernels.dots[i].right == row.columns) {
-                kernels.dots[i].run(sizes[0], left.data(), right.data(), c);
+                for (int64_t turn = 0; turn < runs; ++turn) kernels.dots[i].run(sizes[0], left.data(), right.data(), c);
                 return nullptr;
             }
     }
@@ -73,13 +74,13 @@ const char* run_as(const Row& row, const int64_t* sizes, const T* a, const T* b,
 
 }  // namespace
 
-const char* run_kernel(int64_t index, const int64_t* sizes, const void* a, const void* b, void* c) {
+const char* run_kernel(int64_t index, int64_t runs, const int64_t* sizes, const void* a, const void* b, void* c) {
     const std::vector<Row> rows = available();
     if (index < 0 || index >= static_cast<int64_t>(rows.size())) return "kernel: no such row";
     const Row& row = rows[static_cast<size_t>(index)];
     if (std::string(row.element) == "float")
-        return run_as(row, sizes, static_cast<const float*>(a), static_cast<const float*>(b), static_cast<float*>(c));
-    return run_as(row, sizes, static_cast<const double*>(a), static_cast<const double*>(b), static_cast<double*>(c));
+        return run_as(row, runs, sizes, static_cast<const float*>(a), static_cast<const float*>(b), static_cast<float*>(c));
+    return run_as(row, runs, sizes, static_cast<const double*>(a), static_cast<const double*>(b), static_cast<double*>(c));
 }
 
 std::string kernel_table() {

@@ -10,6 +10,6 @@ namespace fastconv {
 std::string kernel_table();
 
 // Runs kernel `index` of the table on packed operands (csrc/fastconv.h, fastconv_run_kernel). Returns nullptr or a message.
-const char* run_kernel(int64_t index, const int64_t* sizes, const void* a, const void* b, void* c);
+const char* run_kernel(int64_t index, int64_t runs, const int64_t* sizes, const void* a, const void* b, void* c);
 
 }  // namespace fastconv

@@ -27,7 +27,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "fastconv_isas": (c_char_p, []),
     "fastconv_set_isa": (c_int, [c_char_p]),
     "fastconv_kernels": (c_char_p, []),
-    "fastconv_run_kernel": (c_int, [c_int64, c_void_p, c_void_p, c_void_p, c_void_p]),
+    "fastconv_run_kernel": (c_int, [c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_void_p]),
     "fastconv_has_xla": (c_int64, []),
     "fastconv_cpu": (c_char_p, []),
 }
@@ -121,9 +121,9 @@ def kernels() -> tuple[Kernel, ...]:
     return tuple(Kernel(isa, element, family, name, int(rows), int(cols)) for isa, element, family, name, rows, cols in lines)
 
 
-def run_kernel(index: int, sizes: tuple[int, ...], a: int, b: int, c: int) -> None:
-    """Runs kernel `index` of `kernels()` alone on the memory at addresses a, b and c (csrc/fastconv.h says what each family reads)."""
-    if _library.fastconv_run_kernel(index, (c_int64 * len(sizes))(*sizes), a, b, c):
+def run_kernel(index: int, sizes: tuple[int, ...], a: int, b: int, c: int, runs: int = 1) -> None:
+    """Runs kernel `index` of `kernels()` alone, `runs` times, on the memory at addresses a, b and c (csrc/fastconv.h says what each family reads)."""
+    if _library.fastconv_run_kernel(index, runs, (c_int64 * len(sizes))(*sizes), a, b, c):
         raise ValueError(_library.fastconv_error().decode())
 
 

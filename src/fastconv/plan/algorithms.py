@@ -14,6 +14,8 @@ from fastconv.problem import ConvProblem
 _DIRECT_LOCAL_BYTES = 2 << 20
 #: Bytes of packed weights that all tasks of the direct algorithm share, at most.
 _DIRECT_SHARED_BYTES = 8 << 20
+#: Features x phases of the direct algorithm; the library itself refuses above twice this.
+_DIRECT_COLUMNS = 1 << 17
 #: Elements of a stencil's scratch; the library itself refuses above twice this.
 _STENCIL_ELEMENTS = 1 << 19
 #: Phases of a stencil, as in csrc/drivers/stencil.cc.
@@ -56,7 +58,10 @@ def _refuse_fast(problem: ConvProblem) -> str | None:
 
 
 def _refuse_direct(problem: ConvProblem, machine: Machine) -> str | None:
-    return _refuse_fast(problem)
+    if why := _refuse_fast(problem):
+        return why
+    columns = problem.features * models.most_phases(problem)
+    return f"{columns} columns (features x phases) are too many to describe" if columns > _DIRECT_COLUMNS else None
 
 
 def _refuse_spatial(problem: ConvProblem) -> str | None:
@@ -68,8 +73,8 @@ def _refuse_spatial(problem: ConvProblem) -> str | None:
 def _refuse_stencil(problem: ConvProblem, machine: Machine) -> str | None:
     if why := _refuse_spatial(problem):
         return why
-    if models.stencil_phases(problem) > _STENCIL_PHASES:
-        return f"{models.stencil_phases(problem)} phases of the dilated input are too many to run one by one"
+    if models.most_phases(problem) > _STENCIL_PHASES:
+        return f"{models.most_phases(problem)} phases of the dilated input are too many to run one by one"
     if models.stencil_scratch(problem) > _STENCIL_ELEMENTS:
         return "the working set of a tile is too large"
     return None

@@ -124,8 +124,8 @@ def _lhs_packing(problem: ConvProblem, rows: int, depth: float, lanes: int) -> f
     return elements * each + PACK_PIECE * elements / length
 
 
-def stencil_phases(problem: ConvProblem) -> int:
-    """Problems without lhs dilation that a stencil makes of this one."""
+def most_phases(problem: ConvProblem) -> int:
+    """Problems without lhs dilation that this one splits into, at most."""
     return prod(min(a.lhs_dilation, a.out) for a in problem.axes)
 
 
