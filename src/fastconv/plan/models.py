@@ -19,7 +19,7 @@ ITEM_BYTES = {
     "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8,
 }  # fmt: skip
 
-# Cycles, each fitted on the seed rows (docs/design.md, "Cost models").
+# Cycles, fitted on the rows that benchmarks/models.py times (docs/performance.md).
 PACK_CONTIGUOUS = 0.12  # an element copied in vectors
 PACK_TRANSPOSED = 0.35  # an element through an in-register transposition
 PACK_GATHERED = 2.0  # an element fetched alone
