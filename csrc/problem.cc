@@ -43,6 +43,30 @@ bool fits(const Operand& operand, const int64_t* extents, int count, int64_t lo_
     return lo >= lo_bound && hi < hi_bound;
 }
 
+// Extents of the operands, in the order of their strides.
+struct Extents {
+    explicit Extents(const Problem& p)
+        : lhs{p.groups, p.batch, p.channels}, rhs{p.groups, p.features, p.channels}, out{p.groups, p.batch, p.features}, count(3 + p.dims) {
+        for (int i = 0; i < p.dims; ++i) {
+            lhs[3 + i] = p.axes[i].size;
+            rhs[3 + i] = p.axes[i].kernel;
+            out[3 + i] = p.axes[i].out;
+        }
+    }
+    int64_t lhs[3 + kMaxDims], rhs[3 + kMaxDims], out[3 + kMaxDims];
+    int count;
+};
+
+// True when there are no more elements than the buffer has, or none because some extent is zero and the others are small too.
+bool within(const int64_t* extents, int count, const Buffer& buffer) {
+    int64_t total = 1;
+    for (int i = 0; i < count; ++i)
+        if (__builtin_mul_overflow(total, extents[i] == 0 ? 1 : extents[i], &total)) return false;
+    for (int i = 0; i < count; ++i)
+        if (extents[i] == 0) return total <= kMaxExtent;
+    return total <= buffer.hi - buffer.lo;
+}
+
 }  // namespace
 
 int64_t dtype_size(Dtype dtype) {
@@ -108,22 +132,12 @@ const char* parse_problem(const int64_t* words, int64_t count, Problem* out) {
 }
 
 const char* check_buffers(const Problem& p, const Buffers& buffers) {
-    int64_t lhs[3 + kMaxDims] = {p.groups, p.batch, p.channels};
-    int64_t rhs[3 + kMaxDims] = {p.groups, p.features, p.channels};
-    int64_t out[3 + kMaxDims] = {p.groups, p.batch, p.features};
-    for (int i = 0; i < p.dims; ++i) {
-        lhs[3 + i] = p.axes[i].size;
-        rhs[3 + i] = p.axes[i].kernel;
-        out[3 + i] = p.axes[i].out;
-    }
-    const int n = 3 + p.dims;
-    if (!fits(p.lhs, lhs, n, buffers.lhs.lo, buffers.lhs.hi)) return "the plan reaches outside lhs";
-    if (!fits(p.rhs, rhs, n, buffers.rhs.lo, buffers.rhs.hi)) return "the plan reaches outside rhs";
-    if (!fits(p.out, out, n, buffers.out.lo, buffers.out.hi)) return "the plan reaches outside out";
-    int64_t total = 1;  // outputs never share an element: so their number is bounded by the buffer
-    for (int i = 0; i < n; ++i)
-        if (__builtin_mul_overflow(total, out[i], &total)) return "the plan has more outputs than out has elements";
-    if (total > buffers.out.hi - buffers.out.lo) return "the plan has more outputs than out has elements";
+    const Extents e(p);
+    if (!fits(p.lhs, e.lhs, e.count, buffers.lhs.lo, buffers.lhs.hi)) return "the plan reaches outside lhs";
+    if (!fits(p.rhs, e.rhs, e.count, buffers.rhs.lo, buffers.rhs.hi)) return "the plan reaches outside rhs";
+    if (!fits(p.out, e.out, e.count, buffers.out.lo, buffers.out.hi)) return "the plan reaches outside out";
+    // Outputs never share an element: so their number is bounded by the buffer.
+    if (!within(e.out, e.count, buffers.out)) return "the plan has more outputs than out has elements";
     if (p.has_bias) {
         int64_t count;
         if (buffers.bias.data == nullptr) return "the plan names a bias, but there is none";
@@ -132,6 +146,13 @@ const char* check_buffers(const Problem& p, const Buffers& buffers) {
         const Operand bias{0, {p.bias_stride, 0, 0}, {}};
         if (!fits(bias, extents, 3, buffers.bias.lo, buffers.bias.hi)) return "the plan reaches outside bias";
     }
+    return nullptr;
+}
+
+const char* check_no_broadcast(const Problem& p, const Buffers& buffers) {
+    const Extents e(p);
+    if (!within(e.lhs, e.count, buffers.lhs)) return "the plan has a larger lhs than its buffer";
+    if (!within(e.rhs, e.count, buffers.rhs)) return "the plan has a larger rhs than its buffer";
     return nullptr;
 }
 

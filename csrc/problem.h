@@ -56,6 +56,10 @@ struct Buffers {
 // Reads packed words. Returns nullptr, or a message that says which word is wrong; never reads past `count` words.
 const char* parse_problem(const int64_t* words, int64_t count, Problem* out);
 
+// Checks that no operand is larger than its buffer, as one that steps by zero can be: where nobody broadcasts, such words are
+// damaged, and might run for hours inside their buffers. Returns nullptr or a message.
+const char* check_no_broadcast(const Problem& problem, const Buffers& buffers);
+
 // Checks that every element the problem can touch lies inside the buffers. Returns nullptr or a message.
 const char* check_buffers(const Problem& problem, const Buffers& buffers);
 

@@ -29,10 +29,15 @@ class Laid(NamedTuple):
     elements: int
 
 
-def lay(extents: Sequence[int], order: Sequence[int], gaps: Sequence[int], flips: Sequence[bool]) -> Laid:
-    """Strides for extents (three outer ones, then spatial) stored in `order` (innermost first), with gaps and reversed axes."""
+def lay(extents: Sequence[int], order: Sequence[int], gaps: Sequence[int], flips: Sequence[bool], repeated: Sequence[int] = ()) -> Laid:
+    """Strides for extents (three outer ones, then spatial) stored in `order` (innermost first), with gaps and reversed axes.
+
+    Axes in `repeated` step by zero, as a broadcast view does.
+    """
     strides, step, offset = [0] * len(extents), 1, 0
     for position, axis in enumerate(order):
+        if axis in repeated:
+            continue
         step *= 1 + gaps[position]
         strides[axis] = step
         step = max(step * max(extents[axis], 1), step)
@@ -96,7 +101,9 @@ def _emptied(draw: st.DrawFn, outer: list[int], spatial: tuple[Axis, ...]) -> tu
 
 
 @st.composite
-def geometries(draw: st.DrawFn, most_products: int = 1 << 18, epilogue: bool = True) -> tuple[ConvProblem, tuple[int, int, int]]:
+def geometries(
+    draw: st.DrawFn, most_products: int = 1 << 18, epilogue: bool = True, repeats: bool = True
+) -> tuple[ConvProblem, tuple[int, int, int]]:
     """A problem (float32 until given another dtype) and the elements of its lhs, rhs and out buffers."""
     dims = draw(st.sampled_from((1, 1, 1, 2, 2, 2, 3, 4, 0)))
     sizes = WIDE_EXTENTS if dims <= 2 else EXTENTS
@@ -118,16 +125,17 @@ def geometries(draw: st.DrawFn, most_products: int = 1 << 18, epilogue: bool = T
         spatial = tuple(replace(a, out=min(a.out, 3), kernel=min(a.kernel, 3)) for a in spatial)
     (groups, batch, channels, features), spatial = _emptied(draw, outer, spatial)
 
-    def layout(extents: tuple[int, ...], flips_allowed: bool) -> Laid:
+    def layout(extents: tuple[int, ...], written: bool = False) -> Laid:
         plain = draw(st.integers(0, 2)) > 0
         order = tuple(reversed(range(len(extents)))) if plain else draw(st.permutations(range(len(extents))))
         gaps = [draw(st.sampled_from((0, 0, 0, 1))) if not plain else 0 for _ in extents]
-        flips = [axis >= 3 and flips_allowed and draw(st.integers(0, 3)) == 0 for axis in range(len(extents))]
-        return lay(extents, order, gaps, flips)
+        flips = [axis >= 3 and draw(st.integers(0, 3)) == 0 for axis in range(len(extents))]
+        repeated = () if written or not repeats or not _one_in(draw, 8) else (draw(st.integers(0, len(extents) - 1)),)
+        return lay(extents, order, gaps, flips, repeated)
 
-    lhs = layout((groups, batch, channels, *(a.size for a in spatial)), True)
-    rhs = layout((groups, features, channels, *(a.kernel for a in spatial)), True)
-    out = layout((groups, batch, features, *(a.out for a in spatial)), True)
+    lhs = layout((groups, batch, channels, *(a.size for a in spatial)))
+    rhs = layout((groups, features, channels, *(a.kernel for a in spatial)))
+    out = layout((groups, batch, features, *(a.out for a in spatial)), written=True)
     bias = draw(st.sampled_from((None, None, 1, 2))) if epilogue else None
     problem = ConvProblem(spatial, groups, batch, channels, features, lhs.operand, rhs.operand, out.operand, bias_stride=bias)
     return problem, (lhs.elements, rhs.elements, out.elements)

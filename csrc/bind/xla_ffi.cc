@@ -140,6 +140,7 @@ ffi::Error convolve(ffi::ThreadPool pool, ffi::AnyBuffer lhs, ffi::AnyBuffer rhs
         buffers.bias = whole(*bias);
     }
     if (const char* message = check_buffers(problem, buffers)) return invalid(message);
+    if (const char* message = check_no_broadcast(problem, buffers)) return invalid(message);  // XLA's operands are dense
     XlaExecutor executor(pool);
     if (const char* message = run_problem(problem, buffers, executor)) return invalid(message);
     return ffi::Error::Success();

@@ -36,9 +36,11 @@ bool is_complex(Dtype dtype) { return dtype == Dtype::c64 || dtype == Dtype::c12
 // The accumulator of a pair of types: f32 for the half types, the wider of the two else.
 const char* choose_types(const Problem& p, Types* types) {
     const bool wide_out = p.out_dtype == Dtype::f64 || p.out_dtype == Dtype::c128 || p.out_dtype == Dtype::i64 || p.out_dtype == Dtype::u64;
-    if (is_integer(p.dtype) != is_integer(p.out_dtype) || is_complex(p.dtype) != is_complex(p.out_dtype))
+    const bool to_real = is_integer(p.dtype) && !is_integer(p.out_dtype) && !is_complex(p.out_dtype);
+    if ((is_integer(p.dtype) != is_integer(p.out_dtype) && !to_real) || is_complex(p.dtype) != is_complex(p.out_dtype))
         return "general: input and output types are of different kinds";
-    if (is_integer(p.dtype)) {
+    if (to_real && p.has_bias) return "general: a bias must have the output's kind";
+    if (is_integer(p.out_dtype)) {
         const bool wide_in = p.dtype == Dtype::i64 || p.dtype == Dtype::u64;
         types->accumulator = wide_in || wide_out ? Accumulator::u64 : Accumulator::u32;
     } else if (is_complex(p.dtype)) {
@@ -50,7 +52,7 @@ const char* choose_types(const Problem& p, Types* types) {
     types->accumulator_size = sizes[static_cast<int>(types->accumulator)];
     types->size = dtype_size(p.dtype);
     types->out_size = dtype_size(p.out_dtype);
-    if ((is_integer(p.dtype) || is_complex(p.dtype)) && p.activation != Activation::none)
+    if ((is_integer(p.out_dtype) || is_complex(p.dtype)) && p.activation != Activation::none)
         return "general: activations are for real floating types";
     return nullptr;
 }

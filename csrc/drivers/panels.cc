@@ -147,7 +147,7 @@ Traversal::Traversal(const Lattice& lattice) {
             runs_on = runs_on && (depth.loop[i].extent == 1 || depth.loop[i].rhs == next);
             next *= depth.loop[i].extent;
         }
-        channel_runs = runs_on && lattice.channels > 1 && taps <= kMaxTapsInChannel;
+        channel_runs = runs_on && lattice.channels > 1 && taps > 0 && taps <= kMaxTapsInChannel;
         if (lattice.channels > 1 && !channel_runs && channels_inside(lattice, depth)) make_inner(&depth, 0);
     } else if (along >= 0) {
         make_inner(&depth, along);

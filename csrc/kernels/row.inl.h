@@ -19,6 +19,12 @@ static void row(int64_t count, void* acc_, const void* x_, int64_t x_step, const
     }
 }
 
+// Integers summed as floating point: each is converted first.
+template <class T>
+static RowKernel to_real(Accumulator a) {
+    return a == Accumulator::f32 ? row<T, float> : a == Accumulator::f64 ? row<T, double> : nullptr;
+}
+
 static RowKernel select_row(Dtype dtype, Accumulator accumulator) {
     using A = Accumulator;
     const A a = accumulator;
@@ -30,14 +36,14 @@ static RowKernel select_row(Dtype dtype, Accumulator accumulator) {
         case Dtype::c64:
             return a == A::c64 ? row<Complex<float>, Complex<float>> : a == A::c128 ? row<Complex<float>, Complex<double>> : nullptr;
         case Dtype::c128: return a == A::c128 ? row<Complex<double>, Complex<double>> : nullptr;
-        case Dtype::i8: return a == A::u32 ? row<int8_t, uint32_t> : a == A::u64 ? row<int8_t, uint64_t> : nullptr;
-        case Dtype::i16: return a == A::u32 ? row<int16_t, uint32_t> : a == A::u64 ? row<int16_t, uint64_t> : nullptr;
-        case Dtype::i32: return a == A::u32 ? row<int32_t, uint32_t> : a == A::u64 ? row<int32_t, uint64_t> : nullptr;
-        case Dtype::i64: return a == A::u64 ? row<int64_t, uint64_t> : nullptr;
-        case Dtype::u8: return a == A::u32 ? row<uint8_t, uint32_t> : a == A::u64 ? row<uint8_t, uint64_t> : nullptr;
-        case Dtype::u16: return a == A::u32 ? row<uint16_t, uint32_t> : a == A::u64 ? row<uint16_t, uint64_t> : nullptr;
-        case Dtype::u32: return a == A::u32 ? row<uint32_t, uint32_t> : a == A::u64 ? row<uint32_t, uint64_t> : nullptr;
-        case Dtype::u64: return a == A::u64 ? row<uint64_t, uint64_t> : nullptr;
+        case Dtype::i8: return a == A::u32 ? row<int8_t, uint32_t> : a == A::u64 ? row<int8_t, uint64_t> : to_real<int8_t>(a);
+        case Dtype::i16: return a == A::u32 ? row<int16_t, uint32_t> : a == A::u64 ? row<int16_t, uint64_t> : to_real<int16_t>(a);
+        case Dtype::i32: return a == A::u32 ? row<int32_t, uint32_t> : a == A::u64 ? row<int32_t, uint64_t> : to_real<int32_t>(a);
+        case Dtype::i64: return a == A::u64 ? row<int64_t, uint64_t> : to_real<int64_t>(a);
+        case Dtype::u8: return a == A::u32 ? row<uint8_t, uint32_t> : a == A::u64 ? row<uint8_t, uint64_t> : to_real<uint8_t>(a);
+        case Dtype::u16: return a == A::u32 ? row<uint16_t, uint32_t> : a == A::u64 ? row<uint16_t, uint64_t> : to_real<uint16_t>(a);
+        case Dtype::u32: return a == A::u32 ? row<uint32_t, uint32_t> : a == A::u64 ? row<uint32_t, uint64_t> : to_real<uint32_t>(a);
+        case Dtype::u64: return a == A::u64 ? row<uint64_t, uint64_t> : to_real<uint64_t>(a);
     }
     return nullptr;
 }

@@ -14,7 +14,6 @@ values of the same type, so no layer below knows about them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import gcd, prod
 
 #: First word of a packed problem; raised when the meaning of a word changes (csrc/problem.h holds the same number).
@@ -81,28 +80,28 @@ class ConvProblem:
     activation: str | None = None
     precision: str = "default"
 
-    @cached_property
+    @property
     def lhs_extents(self) -> tuple[int, ...]:
         """Extents of (g, n, c, *size)."""
         return (self.groups, self.batch, self.channels, *(a.size for a in self.axes))
 
-    @cached_property
+    @property
     def rhs_extents(self) -> tuple[int, ...]:
         """Extents of (g, o, c, *kernel)."""
         return (self.groups, self.features, self.channels, *(a.kernel for a in self.axes))
 
-    @cached_property
+    @property
     def out_extents(self) -> tuple[int, ...]:
         """Extents of (g, n, o, *out)."""
         return (self.groups, self.batch, self.features, *(a.out for a in self.axes))
 
-    @cached_property
+    @property
     def products(self) -> int:
         """Products that touch data, all outputs together; twice this is the flop count of a real problem."""
         taps = prod(_touching_pairs(a) for a in self.axes)
         return self.groups * self.batch * self.channels * self.features * taps
 
-    @cached_property
+    @property
     def terms(self) -> int:
         """Upper bound of the products summed for one output (the error bound's `taps`)."""
         return self.channels * prod(_taps_per_output(a) for a in self.axes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -144,3 +145,18 @@ def test_buffers_that_do_not_fit_are_refused() -> None:
         call(with_bias, [x, w, np.zeros(5, np.float32)], shape)
     with pytest.raises(Exception, match="bias's dtype"):
         call(with_bias, [x, w, np.zeros(6)], shape)
+
+
+@pytest.mark.parametrize("extent", [2**20, 2**28, 2**31])
+def test_an_operand_larger_than_its_buffer_is_refused(extent: int) -> None:
+    """A zero stride keeps every index inside the buffer, and would let damaged words run for hours."""
+    problem, shape = valid()
+    axis = replace(problem.axes[0], kernel=extent, rhs_dilation=1)
+    rhs = replace(problem.rhs, spatial=(0, *problem.rhs.spatial[1:]))
+    damaged = replace(problem, axes=(axis, *problem.axes[1:]), rhs=rhs)
+    for algorithm in range(4):
+        with pytest.raises(Exception, match="larger rhs than its buffer"):
+            call(damaged.words(algorithm), operands(), shape)
+    empty = replace(problem, batch=0, channels=0, features=2**40)
+    with pytest.raises(Exception, match="more outputs than out"):
+        call(empty.words(1), operands(), shape)

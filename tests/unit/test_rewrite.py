@@ -19,7 +19,7 @@ def integers(elements: int, seed: int) -> np.ndarray:
 
 
 @settings(max_examples=80)
-@given(geometries(1 << 15, epilogue=False), st.integers(0, 99))
+@given(geometries(1 << 15, epilogue=False, repeats=False), st.integers(0, 99))
 def test_gradients_are_adjoint(drawn: tuple[ConvProblem, tuple[int, int, int]], seed: int) -> None:
     """<conv(x, w), dy> = <x, dx> = <w, dw>, in exact integer arithmetic."""
     problem, (lhs, rhs, out) = drawn
@@ -35,7 +35,7 @@ def test_gradients_are_adjoint(drawn: tuple[ConvProblem, tuple[int, int, int]], 
 
 
 @settings(max_examples=60)
-@given(geometries(1 << 15, epilogue=False))
+@given(geometries(1 << 15, epilogue=False, repeats=False))
 def test_input_gradient_is_its_own_inverse(drawn: tuple[ConvProblem, tuple[int, int, int]]) -> None:
     problem, _ = drawn
     twice = input_gradient(input_gradient(problem))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from threading import Lock
 from typing import Any
@@ -20,6 +21,16 @@ Build = Callable[[Spec, Spec, Spec | None, Spec | None], Call]
 _MOST_ENTRIES = 4096
 _entries: dict[Any, Entry] = {}
 _lock = Lock()
+
+
+def _new_lock() -> None:
+    """A forked child would wait for ever for a lock that another thread held at the fork."""
+    global _lock
+    _lock = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)
 
 
 class Entry:

@@ -56,10 +56,10 @@ def conv_general_dilated(
     )  # fmt: skip
     chosen = precision_name(precision)
     element = None if preferred_element_type is None else dtype_name("preferred_element_type", preferred_element_type)
-    if element in ("float16", "bfloat16", "float32", "float64") and lhs.dtype == rhs.dtype and lhs.dtype.kind in "iu":
+    if element in ("float16", "bfloat16") and lhs.dtype == rhs.dtype and lhs.dtype.kind in "iu":
         from fastconv.reference import numpy_dtype  # a rare case; an import less at start
 
-        preferred(lhs.dtype.name, element)  # integers summed as floats are converted first, as in XLA
+        preferred(lhs.dtype.name, element)  # integers summed as halves are rounded to halves first, as in XLA
         lhs, rhs = lhs.astype(numpy_dtype(element)), rhs.astype(numpy_dtype(element))
     arrays = (lhs.shape, lhs.strides, lhs.dtype, rhs.shape, rhs.strides, rhs.dtype)
     key = ("conv_general_dilated", *arrays, options, chosen, element, _core.level, forced_name())

@@ -42,7 +42,10 @@ def _kind(dtype: str) -> str:
 
 
 def _refuse_general(problem: ConvProblem, machine: Machine) -> str | None:
-    if _kind(problem.dtype) != _kind(problem.out_dtype):
+    kinds = _kind(problem.dtype), _kind(problem.out_dtype)
+    if kinds == ("integer", "real") and problem.bias_stride is not None:
+        return f"the bias is {problem.dtype}, but the sums are {problem.out_dtype}"
+    if kinds[0] != kinds[1] and kinds != ("integer", "real"):
         return f"{problem.dtype} in and {problem.out_dtype} out are of different kinds"
     return None
 

@@ -70,6 +70,8 @@ def choose(problem: ConvProblem, machine: Machine | None = None, extra: tuple[Al
             considered[row.name] = why
     if force is not None and any(row.name == force for _, row in eligible):
         eligible = [(seconds, row) for seconds, row in eligible if row.name == force]
+    if not eligible:
+        raise ValueError(f"no algorithm can run this problem: {considered}")
     seconds, best = min(eligible, key=lambda pair: pair[0])
     words = problem.words(best.code) if best.code >= 0 else ()
     return Plan(problem, best.name, seconds, best.workspace(problem, machine), considered, words)
