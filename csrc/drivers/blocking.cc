@@ -13,6 +13,7 @@ constexpr int64_t kColumnBlock = 384;  // lanes of rhs packed at a time when it 
 constexpr int64_t kSharedBytes = int64_t{8} << 20;
 constexpr int64_t kTasks = 16;              // enough to keep many cores even, few enough to keep packing shared
 constexpr int64_t kTaskProducts = 1 << 17;  // a task smaller than this costs more to hand out than to run
+constexpr double kPackStep = 2.0;                // cycles to start a step of a panel of lhs
 constexpr double kScatter = 2.0;            // cycles an output costs when neighbours of a vector do not lie side by side
 
 // Cycles of one depth step of a tile: two multiply-adds and two loads a cycle, and a latency of four.
@@ -70,6 +71,8 @@ Blocking choose_blocking(const Lattice& lattice, const Traversal& traversal, con
             if (by_rows && kernel.run_by_rows == nullptr) continue;
             double cycles =
                 product_cycles(tiles, in_rows ? b.rows : b.columns, in_rows ? b.columns : b.rows, kernel.rows, kernel.vectors, b.lanes);
+            // Panels of lhs are laid out step by step: the wider, the fewer steps.
+            if (!by_rows) cycles += kPackStep * static_cast<double>(ceil_div(b.rows, in_rows ? kernel.vectors * b.lanes : kernel.rows));
             cycles *= static_cast<double>(std::max<int64_t>(b.depth, 1));
             if (!(in_rows ? rows_adjoin : columns_adjoin))
                 cycles += kScatter * static_cast<double>(b.rows) * static_cast<double>(b.columns);
