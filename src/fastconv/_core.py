@@ -122,7 +122,7 @@ def kernels() -> tuple[Kernel, ...]:
 
 
 def run_kernel(index: int, sizes: tuple[int, ...], a: int, b: int, c: int, runs: int = 1) -> None:
-    """Runs kernel `index` of `kernels()` alone, `runs` times, on the memory at addresses a, b and c (csrc/fastconv.h says what each family reads)."""
+    """Runs kernel `index` of `kernels()` alone, `runs` times, on the memory at addresses a, b, c; csrc/fastconv.h says what each reads."""
     if _library.fastconv_run_kernel(index, runs, (c_int64 * len(sizes))(*sizes), a, b, c):
         raise ValueError(_library.fastconv_error().decode())
 

@@ -236,7 +236,7 @@ def test_bench_measures_one_row_and_writes_json(tiny: Path, tmp_path: Path) -> N
         (["--threads", "0"], "threads must lie in 1 to"),
         (["--threads", "100000"], "threads must lie in 1 to"),
         (["--cap", "0"], "cap must be above 0 seconds, got 0"),
-        (["--memory", "-1"], "memory must be above 0 GiB, got -1"),
+        (["--memory", "-1"], "memory must be above 0 and at most 1048576 GiB, got -1"),
         (["--json", "no/such/folder/out.json"], "json must name a file in a folder that exists"),
     ],
 )

@@ -91,6 +91,7 @@ def test_what_cannot_start_is_refused_before_it_starts(tmp_path: Path) -> None:
         (run("module", "missing_module", cwd=tmp_path), "got 'missing_module'"),
         (run("module", "json.no_such", cwd=tmp_path), "got 'json.no_such'"),
         (run("script", "prints.py", cwd=tmp_path, report="out.doc"), "got 'out.doc'"),
+        (run("script", "prints.py", cwd=tmp_path, report="no/such/folder/out.json"), "got 'no/such/folder/out.json'"),
     ):
         assert done.returncode == 1
         assert message in done.stderr

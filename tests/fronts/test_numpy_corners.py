@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -38,3 +42,20 @@ def test_integers_summed_as_floats() -> None:
         got = fc.conv_general_dilated(x, w, (1,), "VALID", preferred_element_type=wanted)
         assert got.dtype == wanted
         np.testing.assert_array_equal(got, fc.conv(x.astype(np.float64), w.astype(np.float64)))
+
+
+def test_a_planned_call_does_not_see_its_lists_change() -> None:
+    x, w = np.arange(8, dtype=">f4").reshape(1, 1, 8), np.ones((1, 1, 3), ">f4")
+    padding = [(0, 0)]
+    assert fc.conv_general_dilated(x, w, [1], padding).shape == (1, 1, 6)
+    padding[0] = (2, 2)
+    assert fc.conv_general_dilated(x, w, [1], [(0, 0)]).shape == (1, 1, 6)
+    assert fc.conv_general_dilated(x, w, [1], padding).shape == (1, 1, 10)
+
+
+def test_dims_hash_alike_in_every_process() -> None:
+    code = "import pickle, sys, fastconv as fc; sys.stdout.buffer.write(pickle.dumps(fc.ConvDims((1, 2, 8), (3, 2, 3), padding=1)))"
+    here = fc.ConvDims((1, 2, 8), (3, 2, 3), padding=1)
+    for seed in ("1", "2"):
+        run = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True)
+        assert pickle.loads(run.stdout) in {here}

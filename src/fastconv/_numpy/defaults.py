@@ -52,6 +52,13 @@ def typed(value: Any) -> Any:
     return object()
 
 
+def frozen(value: Any) -> Any:
+    """The option with its lists, also nested ones, as tuples; arrays as they are now."""
+    if isinstance(value, (list, tuple)):
+        return tuple([frozen(element) for element in value])
+    return frozen(value.tolist()) if isinstance(value, np.ndarray) and value.ndim == 1 else value
+
+
 def given(**options: Any) -> dict[str, Any]:
     """Those of the options that a caller passed."""
     return {name: value for name, value in options.items() if not isinstance(value, (DefaultInt, DefaultStr, DefaultFlag))}

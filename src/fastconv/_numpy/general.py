@@ -10,7 +10,7 @@ import numpy as np
 from fastconv import _core, normalise
 from fastconv._numpy.arrays import Array, as_array
 from fastconv._numpy.calls import find, make, run
-from fastconv._numpy.defaults import typed
+from fastconv._numpy.defaults import frozen, typed
 from fastconv.normalise import Call, Epilogue, Spec
 from fastconv.normalise.lax import precision_name, preferred
 from fastconv.plan.planner import forced_name
@@ -51,6 +51,10 @@ def conv_general_dilated(
     Reference: XLA's operation semantics, Conv.
     """
     lhs, rhs = as_array("lhs", lhs), as_array("rhs", rhs)
+    # A planned call outlives this one, and may be planned anew from its options: so they must not be the caller's own lists.
+    window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers = map(
+        frozen, (window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers)
+    )
     options = typed(
         (window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count, batch_group_count)
     )  # fmt: skip

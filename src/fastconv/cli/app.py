@@ -110,8 +110,8 @@ def bench(
             raise ValueError(f"threads must lie in 1 to {most}, the CPUs of the affinity mask, got {threads}")
         if not cap > 0:
             raise ValueError(f"cap must be above 0 seconds, got {cap:g}")
-        if memory is not None and not memory > 0:
-            raise ValueError(f"memory must be above 0 GiB, got {memory:g}")
+        if memory is not None and not 0 < memory <= 2**20:
+            raise ValueError(f"memory must be above 0 and at most 1048576 GiB, got {memory:g}")
         if json_file is not None:
             _check_writable(json_file, force)
     pace = {"rounds": 2, "slice": 0.05} if quick else {}

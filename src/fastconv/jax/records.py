@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -94,6 +95,14 @@ def check_suffix(path: str | Path) -> None:
     """Refuses a report file whose suffix names no form."""
     if Path(path).suffix not in (".json", ".html", ".txt"):
         raise ValueError(f"report must be a file called .json, .html or .txt, got {str(path)!r}")
+
+
+def check_place(path: str | Path) -> None:
+    """Refuses a report file that could not be written: known before a program runs for hours."""
+    check_suffix(path)
+    place = Path(path)
+    if place.is_dir() or not place.parent.is_dir() or not os.access(place if place.exists() else place.parent, os.W_OK):
+        raise ValueError(f"report must be a file that can be written, got {str(path)!r}")
 
 
 _lock = Lock()

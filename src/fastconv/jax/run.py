@@ -22,7 +22,8 @@ def run_script(path: str, argv: Sequence[str], report: str | None = None) -> Non
     path: a script, or a folder or zip file with a `__main__.py`. report: a .json, .html or .txt file written at the end.
     Returns when the program ends; SystemExit passes the program's own status on, 1 after an uncaught exception.
 
-    Raises: FileNotFoundError, ValueError (report's suffix), RuntimeError (a library without JAX support), before the program starts.
+    Raises, before the program starts: FileNotFoundError, ValueError (report's suffix or place), RuntimeError (a library without
+    JAX support).
     """
     if not os.path.exists(path):
         raise FileNotFoundError(f"script must be an existing file, got {path!r}")
@@ -51,7 +52,7 @@ def run_module(name: str, argv: Sequence[str], report: str | None = None) -> Non
 def _prepare(folder: str, report: str | None) -> None:
     """All that can be refused is refused here, before the program starts; `folder` takes the place of our own program's."""
     if report is not None:
-        records.check_suffix(report)
+        records.check_place(report)
     install()
     if not sys.flags.safe_path:
         sys.path[0] = folder
@@ -72,7 +73,15 @@ def _run(start: Callable[[], object], argv: list[str], report: str | None) -> No
         raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
     finally:
         if report is not None:
-            records.report().write(report)
+            _write(report)
+
+
+def _write(report: str) -> None:
+    """A report that fails after all leaves the program its exit status."""
+    try:
+        records.report().write(report)
+    except OSError as error:
+        print(f"fastconv: the report could not be written: {error}", file=sys.stderr)
 
 
 def _execute(code: CodeType, file: str, spec: ModuleSpec | None) -> None:

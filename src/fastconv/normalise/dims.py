@@ -105,6 +105,13 @@ class ConvDims:
     def __hash__(self) -> int:
         return self._hash
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Strings hash otherwise in every process, so a copy that comes from another one makes its hash anew."""
+        values = {name: value for name, value in state.items() if name != "_hash"}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_hash", hash(tuple(values.values())))
+
     def __str__(self) -> str:
         kind = "conv_transpose" if self.transposed else "conv"
         options = [f"stride={self.stride}", f"padding={self.padding}", f"dilation={self.dilation}", f"groups={self.groups}"]
