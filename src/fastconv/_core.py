@@ -7,10 +7,10 @@ FASTCONV_NUM_THREADS and FASTCONV_ISA are read by the library when it is loaded.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import c_char_p, c_int, c_int64, c_void_p
-from pathlib import Path
 from typing import NamedTuple
 
 VERSION = "0.1.0"
@@ -34,17 +34,17 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
 _REMEDY = "Install fastconv again (`pip install --force-reinstall fastconv`), or build the library in a checkout with `make build`."
 
 
-def library_path() -> Path:
+def library_path() -> str:
     """Where the library lies: beside this module."""
-    return Path(__file__).with_name(_NAME)
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), _NAME)
 
 
-def _load(path: Path) -> ctypes.CDLL:
+def _load(path: str) -> ctypes.CDLL:
     """The library with its signatures set; ImportError says what is wrong with it and what to do."""
-    if not path.exists():
+    if not os.path.exists(path):
         raise ImportError(f"fastconv needs its compiled library {path}, which is missing. {_REMEDY}")
     try:
-        found = ctypes.CDLL(str(path))
+        found = ctypes.CDLL(path)
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(found, name)
             function.restype, function.argtypes = result, arguments

@@ -100,5 +100,5 @@ def info() -> dict[str, Any]:
         "default_threads": _core.default_threads(),
         "kernels": len(_core.kernels()),
         "xla": _core.has_xla(),
-        "library": str(_core.library_path()),
+        "library": _core.library_path(),
     }
