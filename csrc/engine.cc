@@ -5,15 +5,21 @@
 #include "drivers/drivers.h"
 
 namespace fastconv {
+namespace {
+
+bool has_outputs(const Problem& problem) {
+    bool any = problem.groups > 0 && problem.batch > 0 && problem.features > 0;
+    for (int i = 0; i < problem.dims; ++i) any = any && problem.axes[i].out > 0;
+    return any;
+}
+
+}  // namespace
 
 const char* run_problem(const Problem& problem, const Buffers& buffers, Executor& executor) try {
-    switch (problem.algorithm) {
-        case kGeneral: return run_general(problem, buffers, executor);
-        case kDirect: return run_direct(problem, buffers, executor);
-        case kStencil: return run_stencil(problem, buffers, executor);
-        case kReduce: return run_reduce(problem, buffers, executor);
-        default: return "plan words: unknown algorithm code";
-    }
+    constexpr decltype(&run_general) drivers[kAlgorithms] = {run_general, run_direct, run_stencil, run_reduce};
+    if (problem.algorithm < 0 || problem.algorithm >= kAlgorithms) return "plan words: unknown algorithm code";
+    if (!has_outputs(problem)) return nullptr;  // drivers may count on some
+    return drivers[problem.algorithm](problem, buffers, executor);
 } catch (const std::bad_alloc&) {
     return "out of memory";
 }

@@ -13,7 +13,7 @@ constexpr int64_t kColumnBlock = 384;  // lanes of rhs packed at a time when it 
 constexpr int64_t kSharedBytes = int64_t{8} << 20;
 constexpr int64_t kTasks = 16;              // enough to keep many cores even, few enough to keep packing shared
 constexpr int64_t kTaskProducts = 1 << 17;  // a task smaller than this costs more to hand out than to run
-constexpr double kPackStep = 2.0;                // cycles to start a step of a panel of lhs
+constexpr double kPackStep = 2.0;           // cycles to start a step of a panel of lhs
 constexpr double kScatter = 2.0;            // cycles an output costs when neighbours of a vector do not lie side by side
 
 // Cycles of one depth step of a tile: two multiply-adds and two loads a cycle, and a latency of four.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <initializer_list>
 #include <vector>
 
 #include "base/scratch.h"
@@ -347,10 +346,6 @@ const char* run_direct_as(const Problem& problem, const Buffers& buffers, Execut
 
 const char* run_direct(const Problem& problem, const Buffers& buffers, Executor& executor) {
     if (problem.dtype != problem.out_dtype) return "direct: the output type must be the operands'";
-    for (int64_t extent : {problem.groups, problem.batch, problem.features})
-        if (extent == 0) return nullptr;
-    for (int i = 0; i < problem.dims; ++i)
-        if (problem.axes[i].out == 0) return nullptr;
     double columns = static_cast<double>(problem.features);
     for (int i = 0; i < problem.dims; ++i) columns *= static_cast<double>(std::min(problem.axes[i].lhs_dilation, problem.axes[i].out));
     if (columns > kMaxColumns) return "direct: too many columns";

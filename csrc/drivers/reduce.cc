@@ -301,12 +301,8 @@ const char* run_reduce_as(const Problem& problem, const Buffers& buffers, Execut
 const char* run_reduce(const Problem& problem, const Buffers& buffers, Executor& executor) {
     if (problem.dtype != problem.out_dtype) return "reduce: the output type must be the operands'";
     if (problem.dims == 0) return "reduce: no spatial axis";
-    for (int i = 0; i < problem.dims; ++i) {
+    for (int i = 0; i < problem.dims; ++i)
         if (problem.axes[i].lhs_dilation != 1) return "reduce: the input is dilated";
-        if (problem.axes[i].out == 0) return nullptr;
-    }
-    for (int64_t extent : {problem.groups, problem.batch, problem.features})
-        if (extent == 0) return nullptr;
     if (problem.dtype == Dtype::f32) return run_reduce_as<float>(problem, buffers, executor);
     if (problem.dtype == Dtype::f64) return run_reduce_as<double>(problem, buffers, executor);
     return "reduce: f32 and f64 only";

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <initializer_list>
 #include <vector>
 
 #include "base/scratch.h"
@@ -361,10 +360,6 @@ const char* run_stencil_as(const Problem& problem, const Buffers& buffers, Execu
 const char* run_stencil(const Problem& problem, const Buffers& buffers, Executor& executor) {
     if (problem.dtype != problem.out_dtype) return "stencil: the output type must be the operands'";
     if (problem.dims == 0) return "stencil: no spatial axis";
-    for (int64_t extent : {problem.groups, problem.batch, problem.features})
-        if (extent == 0) return nullptr;
-    for (int i = 0; i < problem.dims; ++i)
-        if (problem.axes[i].out == 0) return nullptr;
     if (problem.dtype == Dtype::f32) return run_stencil_as<float>(problem, buffers, executor);
     if (problem.dtype == Dtype::f64) return run_stencil_as<double>(problem, buffers, executor);
     return "stencil: f32 and f64 only";
