@@ -1,7 +1,7 @@
 """The shared library through ctypes: loaded once with this module, held to its ABI number, each C function under a Python name.
 
 Importing this module raises ImportError with what to do when the library is missing, cannot be loaded, or is another build's.
-FASTCONV_NUM_THREADS and FASTCONV_ISA are read by the library when it is loaded.
+FASTCONV_NUM_THREADS and FASTCONV_ISA are read by the library when it is loaded; a value it cannot use is an ImportError too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 VERSION = "0.1.0"
 ABI = 1  # FASTCONV_ABI in csrc/fastconv.h
+ISAS = ("scalar", "avx2", "avx512", "neon")
 
 _NAME = "libfastconv.so"  # on every platform (CMakeLists.txt)
 _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
@@ -32,6 +33,15 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "fastconv_cpu": (c_char_p, []),
 }
 _REMEDY = "Install fastconv again (`pip install --force-reinstall fastconv`), or build the library in a checkout with `make build`."
+
+
+def _check_environment() -> None:
+    """Refuses what the library would pass over in silence when it reads its variables."""
+    level, count = os.environ.get("FASTCONV_ISA"), os.environ.get("FASTCONV_NUM_THREADS")
+    if level and level not in ISAS:
+        raise ImportError(f"FASTCONV_ISA must be one of {', '.join(ISAS)}, got {level!r}")
+    if count and not (count.isascii() and count.isdigit() and int(count) >= 1):
+        raise ImportError(f"FASTCONV_NUM_THREADS must be an int of at least 1, got {count!r}")
 
 
 def library_path() -> str:
@@ -55,6 +65,7 @@ def _load(path: str) -> ctypes.CDLL:
     return found
 
 
+_check_environment()
 _library = _load(library_path())
 _default_threads: int = _library.fastconv_get_threads()
 

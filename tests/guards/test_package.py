@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -46,3 +47,18 @@ def test_without_its_library_it_says_what_to_do(library: str, tmp_path: Path) ->
     message = run.stderr[run.stderr.rindex("ImportError") :]
     assert "libfastconv.so" in message
     assert "pip install" in message or "make build" in message
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "rule"),
+    [
+        ("FASTCONV_ISA", "avx1024", "must be one of scalar, avx2, avx512, neon, got 'avx1024'"),
+        ("FASTCONV_NUM_THREADS", "two", "must be an int of at least 1, got 'two'"),
+        ("FASTCONV_NUM_THREADS", "0", "must be an int of at least 1, got '0'"),
+        ("FASTCONV_ALGORITHM", "fastest", "must be one of general, direct, stencil, reduce, got 'fastest'"),
+    ],
+)
+def test_an_environment_it_cannot_use_is_refused(variable: str, value: str, rule: str) -> None:
+    run = subprocess.run([sys.executable, "-c", "import fastconv"], capture_output=True, text=True, env={**os.environ, variable: value})
+    assert run.returncode != 0
+    assert run.stderr.rstrip().endswith(f"ImportError: {variable} {rule}")

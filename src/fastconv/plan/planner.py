@@ -12,7 +12,15 @@ from fastconv.plan.algorithms import ALGORITHMS, Algorithm
 from fastconv.plan.machine import Machine, this_machine
 from fastconv.problem import ConvProblem
 
-_forced: ContextVar[str | None] = ContextVar("fastconv_forced_algorithm", default=environ.get("FASTCONV_ALGORITHM") or None)
+
+def _from_environment() -> str | None:
+    name = environ.get("FASTCONV_ALGORITHM") or None
+    if name is not None and name not in {row.name for row in ALGORITHMS}:
+        raise ImportError(f"FASTCONV_ALGORITHM must be one of {', '.join(row.name for row in ALGORITHMS)}, got {name!r}")
+    return name
+
+
+_forced: ContextVar[str | None] = ContextVar("fastconv_forced_algorithm", default=_from_environment())
 
 
 @contextmanager
