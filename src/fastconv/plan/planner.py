@@ -20,7 +20,8 @@ def _from_environment() -> str | None:
     return name
 
 
-_forced: ContextVar[str | None] = ContextVar("fastconv_forced_algorithm", default=_from_environment())
+_DEFAULT: str | None = _from_environment()
+_forced: ContextVar[str | None] = ContextVar("fastconv_forced_algorithm", default=_DEFAULT)
 
 
 @contextmanager
