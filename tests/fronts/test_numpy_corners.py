@@ -6,7 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -59,3 +59,9 @@ def test_dims_hash_alike_in_every_process() -> None:
     for seed in ("1", "2"):
         run = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True)
         assert pickle.loads(run.stdout) in {here}
+
+
+def test_padding_as_an_array_of_pairs() -> None:
+    x, w = np.ones((1, 1, 4, 5)), np.ones((1, 1, 2, 2))
+    pairs = np.array([[1, 0], [0, 2]])
+    np.testing.assert_array_equal(fc.conv(x, w, padding=cast("Any", pairs)), fc.conv(x, w, padding=((1, 0), (0, 2))))

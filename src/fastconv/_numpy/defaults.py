@@ -47,7 +47,7 @@ def typed(value: Any) -> Any:
         return tuple([element if element.__class__ in _AS_IS else typed(element) for element in value])
     if kind in _NUMBERS or isinstance(value, np.generic):
         return (kind, value)
-    if kind is np.ndarray and value.ndim == 1:
+    if kind is np.ndarray and value.ndim >= 1:
         return typed(value.tolist())
     return object()
 
@@ -56,7 +56,7 @@ def frozen(value: Any) -> Any:
     """The option with its lists, also nested ones, as tuples; arrays as they are now."""
     if isinstance(value, (list, tuple)):
         return tuple([frozen(element) for element in value])
-    return frozen(value.tolist()) if isinstance(value, np.ndarray) and value.ndim == 1 else value
+    return frozen(value.tolist()) if isinstance(value, np.ndarray) and value.ndim >= 1 else value
 
 
 def given(**options: Any) -> dict[str, Any]:

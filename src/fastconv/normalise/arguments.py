@@ -54,12 +54,12 @@ def _integer(value: Any) -> int | None:
 
 
 def _elements(value: Any) -> tuple[Any, ...] | None:
-    """The elements of a sequence (list, tuple, 1-D array), or None."""
+    """The elements of a sequence (list, tuple, array), or None."""
     if isinstance(value, (str, bytes)):
         return None
     if isinstance(value, Sequence):
         return tuple(value)
-    if hasattr(value, "tolist") and getattr(value, "ndim", 0) == 1:
+    if hasattr(value, "tolist") and getattr(value, "ndim", 0) >= 1:
         return tuple(value.tolist())
     return None
 
