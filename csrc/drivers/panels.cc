@@ -89,12 +89,6 @@ bool channels_inside(const Lattice& lattice, const Loops& depth) {
 
 }  // namespace
 
-int64_t Loops::total() const {
-    int64_t value = 1;
-    for (int i = 0; i < count; ++i) value *= loop[i].extent;
-    return value;
-}
-
 void Loops::split(int64_t index, int64_t* digits) const {
     for (int i = count - 1; i >= 0; --i) {
         digits[i] = index % loop[i].extent;

@@ -23,7 +23,6 @@ struct Loops {
     int count = 0;
     Loop loop[kMaxDims + 1];
 
-    int64_t total() const;
     // Digits of `index`, outer to inner.
     void split(int64_t index, int64_t* digits) const;
     // Moves `digits` to the next index.
