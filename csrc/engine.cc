@@ -16,8 +16,10 @@ bool has_outputs(const Problem& problem) {
 }  // namespace
 
 const char* run_problem(const Problem& problem, const Buffers& buffers, Executor& executor) try {
-    constexpr decltype(&run_general) drivers[kAlgorithms] = {run_general, run_direct, run_stencil, run_reduce};
-    if (problem.algorithm < 0 || problem.algorithm >= kAlgorithms) return "plan words: unknown algorithm code";
+    constexpr decltype(&run_general) drivers[kAlgorithms] = {run_general, run_direct, run_stencil,
+                                                             run_reduce};  // a code without a driver: nullptr
+    if (problem.algorithm < 0 || problem.algorithm >= kAlgorithms || drivers[problem.algorithm] == nullptr)
+        return "plan words: unknown algorithm code";
     if (!has_outputs(problem)) return nullptr;  // drivers may count on some
     return drivers[problem.algorithm](problem, buffers, executor);
 } catch (const std::bad_alloc&) {

@@ -6,8 +6,8 @@
 
 namespace fastconv {
 
-// Algorithm codes of packed words (src/fastconv/plan/algorithms.py names them).
-enum Algorithm : int64_t { kGeneral = 0, kDirect = 1, kStencil = 2, kReduce = 3, kAlgorithms = 4 };
+// Algorithm codes of packed words run below this; src/fastconv/plan/rows names them, the table in engine.cc has their drivers.
+constexpr int64_t kAlgorithms = 10;
 
 // Runs a problem that `parse_problem` and `check_buffers` accepted. Returns nullptr, or a message (nothing written) when the
 // algorithm cannot run this problem or memory is exhausted.

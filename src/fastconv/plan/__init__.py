@@ -1,7 +1,8 @@
 """Chooses the algorithm of a problem: filter by refusal, price by a cost model, keep every reason."""
 
-from fastconv.plan.algorithms import ALGORITHMS, Algorithm
+from fastconv.plan.algorithms import ALGORITHMS
 from fastconv.plan.machine import Machine, this_machine
 from fastconv.plan.planner import Plan, choose, forced
+from fastconv.plan.row import Algorithm
 
 __all__ = ["ALGORITHMS", "Algorithm", "Machine", "Plan", "choose", "forced", "this_machine"]

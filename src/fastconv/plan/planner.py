@@ -8,8 +8,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from os import environ
 
-from fastconv.plan.algorithms import ALGORITHMS, Algorithm
+from fastconv.plan.algorithms import ALGORITHMS
 from fastconv.plan.machine import Machine, this_machine
+from fastconv.plan.row import Algorithm
 from fastconv.problem import ConvProblem
 
 

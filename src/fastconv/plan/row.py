@@ -1,0 +1,44 @@
+"""An algorithm as a row of the planner's table, and the refusals that rows share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastconv.plan import costs
+from fastconv.plan.machine import Machine
+from fastconv.problem import ConvProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """`refuse` says why the algorithm cannot run a problem, or None; `seconds` is its modelled cost; `workspace` its scratch bytes."""
+
+    name: str
+    code: int
+    refuse: Callable[[ConvProblem, Machine], str | None]
+    seconds: Callable[[ConvProblem, Machine], float]
+    workspace: Callable[[ConvProblem, Machine], int]
+
+
+def timed(name: str, code: int, start: float, refuse: Callable, cycles: Callable, workspace: Callable) -> Algorithm:
+    """`start`: seconds that the driver takes to lay out its work, whatever the size."""
+    return Algorithm(
+        name, code, refuse, lambda problem, machine: start + costs.seconds(cycles(problem, machine), problem, machine), workspace
+    )
+
+
+def refuse_unless_float(problem: ConvProblem) -> str | None:
+    if 0 in (*problem.out_extents, *problem.rhs_extents, *problem.lhs_extents):
+        return "an extent is 0: there is nothing to sum"
+    if problem.dtype not in ("float32", "float64"):
+        return f"for float32 and float64, not {problem.dtype}"
+    if problem.out_dtype != problem.dtype:
+        return f"the output type must be the operands' ({problem.dtype}), not {problem.out_dtype}"
+    return None
+
+
+def refuse_unless_spatial(problem: ConvProblem) -> str | None:
+    if why := refuse_unless_float(problem):
+        return why
+    return None if problem.axes else "needs a spatial axis"

@@ -1,0 +1,88 @@
+"""Stencils: few channels, vectors over the innermost axis (csrc/drivers/stencil.cc)."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+
+from fastconv import rewrite
+from fastconv.plan import costs
+from fastconv.plan.machine import Machine
+from fastconv.plan.row import refuse_unless_spatial, timed
+from fastconv.problem import Axis, ConvProblem
+
+#: Elements of the scratch; the library itself refuses above twice this.
+MOST_ELEMENTS = 1 << 19
+#: Most phases, as in csrc/drivers/stencil.cc.
+MOST_PHASES = 64
+
+
+def refuse(problem: ConvProblem, machine: Machine) -> str | None:
+    if why := refuse_unless_spatial(problem):
+        return why
+    if costs.most_phases(problem) > MOST_PHASES:
+        return f"{costs.most_phases(problem)} phases of the dilated input are too many to run one by one"
+    if scratch(problem) > MOST_ELEMENTS:
+        return "the working set of a tile is too large"
+    return None
+
+
+def scratch(problem: ConvProblem) -> int:
+    """Elements of the input that one task of a stencil copies, at most (csrc/drivers/stencil_plan.cc with the widest vectors)."""
+    return max(_phase_scratch(part) for part in rewrite.phases(problem))
+
+
+def _phase_scratch(problem: ConvProblem) -> int:
+    axes = costs.sorted_axes(problem)
+    lane = axes[-1]
+    item = costs.ITEM_BYTES[problem.dtype]
+    flat = _flat(axes, 16)
+    block = min(max(lane.out, 1), (16384 if flat else 2048) // item)
+    pitch = lane.stride * (block + (lane.kernel - 1) * lane.rhs_dilation // lane.stride + 1 + 2 * 32)
+    rest = list(axes[:-1])
+    rows = 1
+    if not flat:
+        row = rest.pop()
+        rows = (min(max(row.out, 1), 32) - 1) * row.stride + (row.kernel - 1) * row.rhs_dilation + 1
+    planes = 1
+    if rest:
+        plane = rest.pop()
+        planes = (min(max(plane.out, 1), 4) - 1) * plane.stride + (plane.kernel - 1) * plane.rhs_dilation + 1
+    return problem.channels * prod(a.kernel for a in rest) * planes * rows * pitch
+
+
+def cycles(problem: ConvProblem, machine: Machine) -> float:
+    return sum(_phase_cycles(part, machine) for part in rewrite.phases(problem) if 0 not in part.rhs_extents)
+
+
+def _phase_cycles(problem: ConvProblem, machine: Machine) -> float:
+    axes = costs.sorted_axes(problem)
+    lanes = costs.lanes_of(problem, machine)
+    lane = axes[-1]
+    flat = _flat(axes, lanes)
+    shared = (lane.stride == 1 and lane.rhs_dilation == 1 and lane.kernel > lanes) if flat else axes[-2].stride == axes[-2].rhs_dilation
+    width = lanes if flat else 2 * lanes
+    filled = ceil(lane.out / width) * width if lane.out < width else lane.out
+    taps = prod(a.kernel for a in axes)
+    images = problem.groups * problem.batch * prod(a.out for a in axes[:-1])
+    vectors = images * problem.features * filled / lanes
+    few_rows = not flat and axes[-2].out < 4
+    # A shared tile is bound by its multiply-adds; else every one waits for a load across two cache lines.
+    per_vector = problem.channels * taps * (0.6 if shared and not few_rows else 1.2) + 4.0
+    kernel_rows = 1 if flat else axes[-2].kernel
+    halo = 1 + (kernel_rows - 1) / 32 + sum((a.kernel - 1) / 4 for a in axes[:-2][-1:])
+    copied = problem.groups * problem.batch * problem.channels * prod(a.out for a in axes[:-1]) * halo * lane.out * lane.stride
+    each = costs.element_cycles(min(abs(s) for s in problem.lhs.spatial) * lane.stride, 0.12)
+    weights = problem.groups * problem.features * problem.channels * taps * 1.0
+    scatter = costs.element_cycles(min(abs(s) for s in problem.out.spatial), 0.0) * images * problem.features * lane.out
+    return vectors * per_vector + copied * each + weights + scatter
+
+
+def _flat(axes: list[Axis], lanes: int) -> bool:
+    return len(axes) == 1 or (axes[-2].kernel == 1 and axes[-1].kernel > lanes)
+
+
+def workspace(problem: ConvProblem, machine: Machine) -> int:
+    return machine.cores * scratch(problem) * costs.ITEM_BYTES[problem.dtype]
+
+
+STENCIL = timed("stencil", 2, 2.0e-6, refuse, cycles, workspace)
