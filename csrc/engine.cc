@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "drivers/converted.h"
 #include "drivers/drivers.h"
 
 namespace fastconv {
@@ -21,7 +22,9 @@ const char* run_problem(const Problem& problem, const Buffers& buffers, Executor
     if (problem.algorithm < 0 || problem.algorithm >= kAlgorithms || drivers[problem.algorithm] == nullptr)
         return "plan words: unknown algorithm code";
     if (!has_outputs(problem)) return nullptr;  // drivers may count on some
-    return drivers[problem.algorithm](problem, buffers, executor);
+    const Driver driver = drivers[problem.algorithm];
+    if (driver != run_general && needs_conversion(problem)) return run_converted(problem, buffers, executor, driver);
+    return driver(problem, buffers, executor);
 } catch (const std::bad_alloc&) {
     return "out of memory";
 }

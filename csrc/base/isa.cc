@@ -38,7 +38,9 @@ bool isa_available(Isa isa) {
     switch (isa) {
         case Isa::scalar: return true;
 #if defined(FASTCONV_HAVE_AVX2)
-        case Isa::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+        case Isa::avx2:
+            return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+                   __builtin_cpu_supports("f16c");
 #endif
 #if defined(FASTCONV_HAVE_AVX512)
         case Isa::avx512:

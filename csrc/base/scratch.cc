@@ -25,7 +25,7 @@ struct Block {
 }  // namespace
 
 void* scratch(ScratchSlot slot, size_t bytes) {
-    thread_local Block blocks[2];
+    thread_local Block blocks[kScratchSlots];
     return blocks[static_cast<int>(slot)].at_least(bytes);
 }
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from fastconv.plan.converted import through_reals
 from fastconv.plan.row import Algorithm
 from fastconv.plan.rows.direct import DIRECT
 from fastconv.plan.rows.general import GENERAL
 from fastconv.plan.rows.reduce import REDUCE
 from fastconv.plan.rows.stencil import STENCIL
 
-ALGORITHMS: tuple[Algorithm, ...] = (GENERAL, DIRECT, STENCIL, REDUCE)
+#: Those of real numbers, which serve other types on copies.
+_REAL = (DIRECT, STENCIL, REDUCE)
+
+ALGORITHMS: tuple[Algorithm, ...] = (GENERAL, *map(through_reals, _REAL))

@@ -35,10 +35,13 @@ def most_phases(problem: ConvProblem) -> int:
 
 def seconds(cycles: float, problem: ConvProblem, machine: Machine) -> float:
     """Cycles of one core, spread over the cores, or the time that the bytes take, whichever is longer; plus the call."""
-    lanes = machine.vector_bytes / 4
-    clock = machine.gflops * 1e9 / (machine.cores * 4 * lanes)
-    moved = operand_bytes(problem)
-    return machine.call_seconds + max(cycles / clock / machine.cores, moved / machine.bandwidth)
+    return machine.call_seconds + max(core_seconds(cycles, machine), operand_bytes(problem) / machine.bandwidth)
+
+
+def core_seconds(cycles: float, machine: Machine) -> float:
+    """Cycles of one core, spread over the cores."""
+    clock = machine.gflops * 1e9 / (machine.cores * machine.vector_bytes)
+    return cycles / clock / machine.cores
 
 
 def operand_bytes(problem: ConvProblem) -> int:

@@ -1,0 +1,294 @@
+#include "drivers/converted.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/scratch.h"
+#include "drivers/copies.h"
+#include "drivers/drivers.h"
+#include "drivers/geometry.h"
+
+namespace fastconv {
+namespace {
+
+constexpr int64_t kSlabBytes = 256 << 10;     // of a slab's copies: they stay in the second cache between their three uses
+constexpr int64_t kSlabRhsBytes = 256 << 10;  // of a rhs that every slab's driver may lay out anew
+constexpr double kProductsPerElement = 64;    // above it copying is a few percent, and slabs would cost more than they save
+constexpr int64_t kSlabLanes = 64;            // slabs of long axes are multiples of it
+constexpr double kGaussTerms = 8;             // shorter sums would feel the roundings of Gauss's additions
+
+bool is_complex(Dtype dtype) { return dtype == Dtype::c64 || dtype == Dtype::c128; }
+bool is_integer(Dtype dtype) { return dtype >= Dtype::i8; }
+
+// Numbers of one output that are summed, at most.
+double terms(const Problem& p) {
+    double count = static_cast<double>(p.channels);
+    for (int i = 0; i < p.dims; ++i) count *= static_cast<double>(p.axes[i].kernel);
+    return count;
+}
+
+// The type in which a problem's sums are formed. false: no real type holds them.
+bool choose_real(const Problem& p, Dtype* real) {
+    if (is_integer(p.dtype) && is_integer(p.out_dtype)) {
+        const int64_t bits = 8 * dtype_size(p.dtype) - (p.dtype >= Dtype::u8 ? 0 : 1);
+        if (bits > 16) return false;
+        double largest = terms(p) + 1;  // every sum is exact below the type's 2^24 or 2^53
+        for (int64_t i = 0; i < 2 * bits; ++i) largest *= 2;
+        *real = largest <= 0x1p24 ? Dtype::f32 : Dtype::f64;
+        return largest <= 0x1p53;
+    }
+    if (is_complex(p.dtype) != is_complex(p.out_dtype) || is_integer(p.out_dtype)) return false;
+    const bool wide = p.dtype == Dtype::f64 || p.dtype == Dtype::c128 || p.out_dtype == Dtype::f64 || p.out_dtype == Dtype::c128;
+    *real = wide ? Dtype::f64 : Dtype::f32;
+    return true;
+}
+
+// How the numbers of a problem become reals: as they are, or complex ones as planes.
+//   blocks: channels (re, im) times features (re, im), a real problem of four times the products
+//   gauss:  groups re * re, im * im, (re + im) * (re + im), of three times the products
+enum class Form { whole, blocks, gauss };
+
+// The part of a problem that one call of the driver runs: all of it, or some images and outputs of one axis.
+struct Slabs {
+    int axis = -1;  // spatial axis that is cut, or -1
+    int64_t images, length = 0, image_blocks = 1, blocks = 1;
+    int64_t count() const { return image_blocks * blocks; }
+};
+
+template <class T>
+class Conversion {
+public:
+    Conversion(const Problem& problem, const Buffers& buffers, Driver driver, Dtype real)
+        : p_(problem), b_(buffers), driver_(driver), real_(real) {
+        slabs_ = cut();
+    }
+
+    const char* run(Executor& executor) {
+        if (!is_complex(p_.dtype)) return run_as(Form::whole, executor);
+        if (terms(p_) >= kGaussTerms) {
+            const char* why = run_as(Form::gauss, executor);
+            if (why != nullptr || finite_.load()) return why;
+        }
+        return run_as(Form::blocks, executor);  // infinities and NaN stay where the definition has them
+    }
+
+private:
+    const char* run_as(Form form, Executor& executor) {
+        const Copy rhs = copy_of(form, p_.rhs, rhs_extents(p_), 1);
+        const int64_t bias = p_.has_bias ? p_.groups * p_.features * (form == Form::gauss ? 3 : form == Form::blocks ? 2 : 1) : 0;
+        const bool whole = slabs_.count() == 1;
+        const Copy lhs = copy_of(form, p_.lhs, lhs_extents(p_), 0), out = copy_of(form, p_.out, out_extents(p_), 2);
+        if (rhs.elements < 0 || lhs.elements < 0 || out.elements < 0)
+            return "converted: windows of an operand overlap too much to be copied";
+        const int64_t first = padded(rhs.elements) + padded(bias);
+        T* memory = take(ScratchSlot::converted, first + (whole ? padded(lhs.elements) + padded(out.elements) : 0));
+        if (memory == nullptr) return "out of memory";
+        T* bias_copy = memory + padded(rhs.elements);
+        if (!rhs_in_place(form)) copy_in(rhs, p_.dtype, b_.rhs.data, memory, executor);
+        if (bias > 0) copy_bias(form, bias_copy);
+        const Shared shared{form, rhs, memory, bias_copy, bias};
+        if (whole) return run_slab(p_, lhs, out, shared, memory + first, executor);
+        std::atomic<const char*> failure{nullptr};
+        for_chunks(executor, slabs_.count(), [&](int64_t index) {
+            const Problem slab = slab_of(index);
+            InlineExecutor alone;
+            const char* why = nullptr;
+            if (is_empty(slab)) {
+                why = run_general(slab, b_, alone);
+            } else {
+                const Copy from = copy_of(form, slab.lhs, lhs_extents(slab), 0), to = copy_of(form, slab.out, out_extents(slab), 2);
+                T* local = take(ScratchSlot::slab, padded(from.elements) + padded(to.elements));
+                why = local == nullptr ? "out of memory" : run_slab(slab, from, to, shared, local, alone);
+            }
+            if (why != nullptr) failure.store(why);
+        });
+        return failure.load();
+    }
+
+    // What the slabs share.
+    struct Shared {
+        Form form;
+        const Copy& rhs;
+        T* rhs_data;
+        T* bias_data;
+        int64_t bias;
+    };
+
+    static int64_t padded(int64_t elements) { return (elements + 31) / 16 * 16; }  // the next piece starts on a vector's boundary
+    static T* take(ScratchSlot slot, int64_t elements) {
+        return static_cast<T*>(scratch(slot, static_cast<size_t>(elements + 1) * sizeof(T)));
+    }
+    static bool is_empty(const Problem& p) {
+        bool empty = p.channels == 0;
+        for (int i = 0; i < p.dims; ++i) empty = empty || p.axes[i].size == 0 || p.axes[i].kernel == 0;
+        return empty;
+    }
+    bool rhs_in_place(Form form) const { return form == Form::whole && p_.dtype == real_; }
+    bool out_in_place(Form form) const { return form == Form::whole && p_.out_dtype == real_; }
+
+    // The copy of operand 0 (lhs), 1 (rhs) or 2 (out); one without elements where the driver may use the operand as it lies.
+    Copy copy_of(Form form, const Operand& operand, const Extents& extents, int which) const {
+        int64_t times[kCoordinates];
+        std::fill(times, times + kCoordinates, 1);
+        if (form == Form::gauss) times[0] = 3;
+        if (form == Form::blocks) times[2] = 2;
+        if (form == Form::blocks && which == 1) times[1] = 2;
+        Copy copy = make_copy(operand, extents, times);
+        if (which == 2 ? out_in_place(form) : rhs_in_place(form)) {
+            copy.packed = operand;
+            copy.elements = 0;
+        }
+        if (form == Form::gauss) {
+            const int64_t next = extents.of[0] * copy.packed.outer[0];
+            copy.planes = 3;
+            copy.plane[0] = {Part::real, 0};
+            copy.plane[1] = {Part::imaginary, next};
+            copy.plane[2] = {Part::sum, 2 * next};
+        } else if (form == Form::blocks) {
+            const int64_t next = extents.of[2] * copy.packed.outer[2];
+            copy.planes = 2;
+            copy.plane[0] = {Part::real, 0};
+            copy.plane[1] = {Part::imaginary, next};
+            if (which == 1) {  // the rows of features (re, im) are (re, -im) and (im, re)
+                const int64_t row = extents.of[1] * copy.packed.outer[1];
+                copy.planes = 4;
+                copy.plane[1] = {Part::minus_imaginary, next};
+                copy.plane[2] = {Part::imaginary, row};
+                copy.plane[3] = {Part::real, row + next};
+            }
+        }
+        return copy;
+    }
+
+    // A complex bias goes to the sums that the result is joined from; Gauss's first and third are enough.
+    void copy_bias(Form form, T* to) const {
+        const char* from = static_cast<const char*>(b_.bias.data);
+        const int64_t size = dtype_size(p_.dtype), count = p_.groups * p_.features;
+        auto take = [&](Part part, int64_t first, int64_t length, T* into) {
+            widen_kernel<T>(current_isa(), p_.dtype, part)(length, into, from + first * p_.bias_stride * size, p_.bias_stride);
+        };
+        if (form == Form::whole) {
+            take(Part::whole, 0, count, to);
+        } else if (form == Form::gauss) {
+            take(Part::real, 0, count, to);
+            std::fill(to + count, to + 2 * count, T(0));
+            take(Part::sum, 0, count, to + 2 * count);
+        } else {
+            for (int64_t g = 0; g < p_.groups; ++g) {
+                take(Part::real, g * p_.features, p_.features, to + 2 * g * p_.features);
+                take(Part::imaginary, g * p_.features, p_.features, to + (2 * g + 1) * p_.features);
+            }
+        }
+    }
+
+    const char* run_slab(const Problem& slab, const Copy& lhs, const Copy& out, const Shared& shared, T* local, Executor& executor) {
+        const Form form = shared.form;
+        Problem real = slab;
+        Buffers buffers = b_;
+        real.dtype = real.out_dtype = real_;
+        if (form == Form::gauss) real.groups *= 3;
+        if (form == Form::blocks) real.channels *= 2, real.features *= 2;
+        if (!rhs_in_place(form)) {
+            copy_in(lhs, p_.dtype, b_.lhs.data, local, executor);
+            real.lhs = lhs.packed;
+            buffers.lhs = {local, 0, lhs.elements};
+            real.rhs = shared.rhs.packed;
+            buffers.rhs = {shared.rhs_data, 0, shared.rhs.elements};
+            real.bias_stride = 1;
+            buffers.bias = {shared.bias_data, 0, shared.bias};
+        }
+        T* result = local + padded(lhs.elements);
+        if (!out_in_place(form)) {
+            real.out = out.packed;
+            buffers.out = {result, 0, out.elements};
+        }
+        if (const char* why = driver_(real, buffers, executor)) return why;
+        if (!out_in_place(form) && !copy_out(out, p_.out_dtype, result, b_.out.data, executor)) finite_.store(false);
+        return nullptr;
+    }
+
+    // Where copying is a good part of the work, the copies of a slab should meet the driver in cache.
+    Slabs cut() const {
+        Slabs s;
+        s.images = p_.batch;
+        double inputs = static_cast<double>(p_.groups * p_.batch * p_.channels),
+               outputs = static_cast<double>(p_.groups * p_.batch * p_.features);
+        double kernel = static_cast<double>(p_.groups * p_.features * p_.channels), taps = 1;
+        for (int i = 0; i < p_.dims; ++i) {
+            const Axis& a = p_.axes[i];
+            inputs *= static_cast<double>(a.size);
+            outputs *= static_cast<double>(a.out);
+            kernel *= static_cast<double>(a.kernel);
+            taps *= static_cast<double>(a.kernel) / static_cast<double>(std::min(a.lhs_dilation, std::max<int64_t>(1, a.kernel)));
+        }
+        const double bytes = (inputs + outputs) * sizeof(T);
+        if (bytes < 4 * kSlabBytes || kernel * sizeof(T) > kSlabRhsBytes) return s;
+        if (outputs * static_cast<double>(p_.channels) * taps > kProductsPerElement * (inputs + outputs)) return s;
+        const int64_t wanted = static_cast<int64_t>(bytes / kSlabBytes) + 1;
+        auto length_of = [](int64_t extent, int64_t blocks) {
+            const int64_t even = ceil_div(extent, blocks);
+            return even < kSlabLanes ? even : ceil_div(even, kSlabLanes) * kSlabLanes;
+        };
+        s.images = length_of(p_.batch, std::min(p_.batch, wanted));
+        s.image_blocks = ceil_div(p_.batch, s.images);
+        const int64_t more = ceil_div(wanted, s.image_blocks);
+        if (more == 1) return s;
+        for (int i = 0; i < p_.dims; ++i) {  // the outermost axis that is long enough, else the longest
+            if (s.axis >= 0) {
+                const bool enough = p_.axes[s.axis].out >= more, outer = std::abs(p_.out.spatial[i]) > std::abs(p_.out.spatial[s.axis]);
+                if (enough ? p_.axes[i].out < more || !outer : p_.axes[i].out <= p_.axes[s.axis].out) continue;
+            }
+            s.axis = i;
+        }
+        if (s.axis < 0) return s;
+        s.length = length_of(p_.axes[s.axis].out, std::min(p_.axes[s.axis].out, more));
+        s.blocks = ceil_div(p_.axes[s.axis].out, s.length);
+        return s;
+    }
+
+    Problem slab_of(int64_t index) const {
+        Problem slab = p_;
+        const int64_t image = index / slabs_.blocks * slabs_.images;
+        slab.batch = std::min(slabs_.images, p_.batch - image);
+        slab.lhs.offset += image * p_.lhs.outer[1];
+        slab.out.offset += image * p_.out.outer[1];
+        if (slabs_.axis < 0) return slab;
+        Axis& a = slab.axes[slabs_.axis];
+        const int64_t start = index % slabs_.blocks * slabs_.length;
+        a.out = std::min(slabs_.length, a.out - start);
+        a.lo -= start * a.stride;
+        const int64_t reach = (a.out - 1) * a.stride + (a.kernel - 1) * a.rhs_dilation;
+        const int64_t first = std::min(std::max<int64_t>(0, ceil_div(-a.lo, a.lhs_dilation)), a.size);
+        a.size = std::max(first, std::min(a.size, floor_div(reach - a.lo, a.lhs_dilation) + 1)) - first;
+        a.lo += first * a.lhs_dilation;
+        slab.lhs.offset += first * p_.lhs.spatial[slabs_.axis];
+        slab.out.offset += start * p_.out.spatial[slabs_.axis];
+        return slab;
+    }
+
+    const Problem p_;
+    const Buffers b_;
+    const Driver driver_;
+    const Dtype real_;
+    Slabs slabs_;
+    std::atomic<bool> finite_{true};
+};
+
+}  // namespace
+
+bool needs_conversion(const Problem& p) { return p.dtype != p.out_dtype || (p.dtype != Dtype::f32 && p.dtype != Dtype::f64); }
+
+const char* run_converted(const Problem& p, const Buffers& buffers, Executor& executor, Driver driver) {
+    Dtype real;
+    if (!choose_real(p, &real)) return "converted: no real type holds these sums";
+    if (p.activation != Activation::none && (is_integer(p.out_dtype) || is_complex(p.dtype)))
+        return "converted: activations are for real floating types";
+    if (p.has_bias && is_integer(p.dtype) && !is_integer(p.out_dtype)) return "converted: a bias must have the output's kind";
+    bool empty = p.channels == 0;
+    for (int i = 0; i < p.dims; ++i) empty = empty || p.axes[i].size == 0 || p.axes[i].kernel == 0;
+    if (empty) return run_general(p, buffers, executor);
+    return real == Dtype::f32 ? Conversion<float>(p, buffers, driver, real).run(executor)
+                              : Conversion<double>(p, buffers, driver, real).run(executor);
+}
+
+}  // namespace fastconv
