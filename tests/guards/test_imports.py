@@ -14,7 +14,7 @@ ROWS = (
     ("problem", "_core"),
     ("rewrite", "reference"),
     ("normalise", "plan", "check"),
-    ("_numpy", "jax"),
+    ("_numpy", "jax", "soak"),
     ("__init__",),
     ("report",),
     ("bench",),

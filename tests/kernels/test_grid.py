@@ -6,84 +6,31 @@ between guard cells in a poisoned buffer of which nothing but the outputs may ch
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import Buffers, fill, geometries, poison, problem_of, with_dtype
 
-from fastconv import _core
 from fastconv.check import check, is_integer
-from fastconv.plan import ALGORITHMS, Algorithm, choose, this_machine
+from fastconv.plan import choose
 from fastconv.problem import ACTIVATIONS, DTYPES, Axis, ConvProblem
-from fastconv.reference import Array, reference, view
+from fastconv.reference import reference, view
 from fastconv.rewrite import input_gradient, weight_gradient
+from fastconv.soak.draws import fill, geometries, problem_of, with_dtype
+from fastconv.soak.hold import algorithms, run
+from fastconv.soak.hold import hold as hold_data
 
-GUARD = 64
 FAST = ("float32", "float64")  # the dtypes with more than the general algorithm
 Drawn = tuple[ConvProblem, tuple[int, int, int]]
 
 
-@contextmanager
-def threads(n: int) -> Iterator[None]:
-    _core.set_threads(n)
-    try:
-        yield
-    finally:
-        _core.set_threads(0)
-
-
-def run(problem: ConvProblem, code: int, data: Buffers, elements: int) -> Array:
-    """The output buffer after one call of the library; its guard cells and gaps are found untouched."""
-    words = problem.words(code)
-    memory = poison(problem.out_dtype, elements + 2 * GUARD)
-    out = memory[GUARD : GUARD + elements]
-    sizes = (data.lhs.size, data.rhs.size, 0 if data.bias is None else data.bias.size, elements)
-    ranges = [bound for size in sizes for bound in (0, size)]
-    failed = _core.conv(
-        (ctypes.c_int64 * len(words))(*words),
-        len(words),
-        data.lhs.ctypes.data,
-        data.rhs.ctypes.data,
-        None if data.bias is None else data.bias.ctypes.data,
-        out.ctypes.data,
-        (ctypes.c_int64 * 8)(*ranges),
-    )
-    assert not failed, f"{_core.error()}\n{problem}"
-    touched = np.zeros(memory.size, bool)
-    view(touched[GUARD : GUARD + elements], problem.out, problem.out_extents)[...] = True
-    untouched, clean = memory[~touched], poison(problem.out_dtype, int((~touched).sum()))
-    assert untouched.tobytes() == clean.tobytes(), f"cells that are no output were written\n{problem}"
-    return out
-
-
-def algorithms(problem: ConvProblem) -> list[Algorithm]:
-    return [row for row in ALGORITHMS if row.refuse(problem, this_machine()) is None]
-
-
-def hold(problem: ConvProblem, elements: tuple[int, int, int], seed: int, exact: bool, levels: tuple[str, ...] = _core.isas()) -> None:
-    """Every algorithm at every level within the bound of the definition, and bitwise the same for both numbers of threads."""
-    data = fill(problem, elements, seed, exact)
-    expected = reference(problem, *data)
+def hold(problem: ConvProblem, elements: tuple[int, int, int], seed: int, exact: bool) -> None:
+    """Every algorithm at every level on random operands (`fastconv.soak.hold`); and the planner prices them all."""
+    hold_data(problem, elements, fill(problem, elements, seed, exact), exact)
     plan = choose(problem)
     assert all(isinstance(verdict, str) or 0 <= verdict < np.inf for verdict in plan.considered.values()), plan
-    for level in levels:
-        with _core.isa_level(level):
-            for row in algorithms(problem):
-                with threads(1):
-                    alone = run(problem, row.code, data, elements[2])
-                with threads(2):
-                    shared = run(problem, row.code, data, elements[2])
-                assert alone.tobytes() == shared.tobytes(), f"{row.name} on {level}: 2 threads differ from 1\n{problem}"
-                try:
-                    check(problem, view(alone, problem.out, problem.out_extents), expected, exact)
-                except AssertionError as error:
-                    raise AssertionError(f"{row.name} on {level}: {error}") from None
 
 
 @pytest.mark.parametrize("exact", [True, False])

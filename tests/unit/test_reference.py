@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import fill, geometries, with_dtype
 from scipy import signal
 
 from fastconv.normalise import ConvDims, Epilogue, Spec, convn, family
 from fastconv.problem import ConvProblem, Operand
 from fastconv.reference import activated, reference, view
+from fastconv.soak.draws import fill, geometries, with_dtype
 
 
 def conv1d(x: list, w: list, dtype: str = "float64", **geometry) -> list:

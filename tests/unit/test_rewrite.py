@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import fill, geometries, problem_of, with_dtype
 
 from fastconv.problem import Axis, ConvProblem, Operand
 from fastconv.reference import reference, view
 from fastconv.rewrite import flipped, input_gradient, merged, phases, weight_gradient
+from fastconv.soak.draws import fill, geometries, problem_of, with_dtype
 
 
 def integers(elements: int, seed: int) -> np.ndarray:

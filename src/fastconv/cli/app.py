@@ -1,4 +1,4 @@
-"""The commands: run, bench, explain, info."""
+"""The commands: run, bench, explain, soak, info."""
 
 from __future__ import annotations
 
@@ -175,6 +175,26 @@ def explain(
 
     with refusing(ValueError, TypeError):
         print(words.explain(" ".join(problem)))
+
+
+@app.command()
+def soak(
+    minutes: Annotated[float, typer.Option(help="How long to draw problems.")] = 1.0,
+    problems: Annotated[int, typer.Option(help="Go on until every driver has run this many at every level.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="First seed; default: from the clock.")] = None,
+    fences: Annotated[bool, typer.Option("--fences", help="Put every operand and result between inaccessible pages.")] = False,
+    algorithm: Annotated[list[str] | None, typer.Option(help="Only this driver (may be repeated).")] = None,
+    isa: Annotated[list[str] | None, typer.Option(help="Only this instruction-set level (may be repeated).")] = None,
+    family: Annotated[list[str] | None, typer.Option(help="Only this family of shapes (may be repeated).")] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help="Only this dtype (may be repeated).")] = None,
+) -> None:
+    """Hold every driver against the definition on random problems; a failure is shrunk to the smallest problem that shows it."""
+    with refusing(ImportError, ValueError):
+        _require("hypothesis", "fastconv soak", "soak")
+        from fastconv.cli.soak import run as run_soak
+
+        if not run_soak(minutes, problems, seed, fences, algorithm or (), isa or (), family or (), dtype or ()):
+            raise SystemExit(1)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Draws whole problems with their buffers: any geometry, any dimension order, gaps, flips; and runs the reference on them."""
+"""Draws whole problems with their buffers: any geometry, any dimension order, gaps, flips, and the shapes that drivers are made for."""
 
 from __future__ import annotations
 
@@ -100,6 +100,48 @@ def _emptied(draw: st.DrawFn, outer: list[int], spatial: tuple[Axis, ...]) -> tu
     return outer, spatial
 
 
+def _lay_out(draw: st.DrawFn, extents: tuple[int, ...], repeats: bool) -> Laid:
+    """C order, channels last, or any order with gaps and reversed axes; a broadcast axis now and then where `repeats`."""
+    plain = tuple(reversed(range(len(extents))))
+    kind = draw(st.integers(0, 5))
+    if kind <= 2:
+        order = plain
+    elif kind == 3:
+        order = (2, 0, *plain[:-3], 1)
+    else:
+        order = tuple(draw(st.permutations(range(len(extents)))))
+    gaps = [draw(st.sampled_from((0, 0, 0, 1))) if kind > 3 else 0 for _ in extents]
+    flips = [axis >= 3 and draw(st.integers(0, 3)) == 0 for axis in range(len(extents))]
+    repeated = () if not repeats or not _one_in(draw, 8) else (draw(st.integers(0, len(extents) - 1)),)
+    return lay(extents, order, gaps, flips, repeated)
+
+
+def _laid_out(
+    draw: st.DrawFn, outer: Sequence[int], spatial: tuple[Axis, ...], epilogue: bool, repeats: bool
+) -> tuple[ConvProblem, tuple[int, int, int]]:
+    groups, batch, channels, features = outer
+    lhs = _lay_out(draw, (groups, batch, channels, *(a.size for a in spatial)), repeats)
+    rhs = _lay_out(draw, (groups, features, channels, *(a.kernel for a in spatial)), repeats)
+    out = _lay_out(draw, (groups, batch, features, *(a.out for a in spatial)), False)
+    bias = draw(st.sampled_from((None, None, 1, 2))) if epilogue else None
+    problem = ConvProblem(spatial, groups, batch, channels, features, lhs.operand, rhs.operand, out.operand, bias_stride=bias)
+    return problem, (lhs.elements, rhs.elements, out.elements)
+
+
+def _lightened(outer: list[int], spatial: tuple[Axis, ...], most_products: int) -> tuple[Axis, ...]:
+    """Fewer channels, features and groups (in `outer`), then shorter axes, until the reference is quick."""
+
+    def work() -> int:
+        return prod(outer) * prod(a.kernel * a.out for a in spatial)
+
+    for position in (2, 3, 0):
+        if work() > most_products and outer[position] > 1:
+            outer[position] = 1 + outer[position] % 3
+    if work() > most_products:
+        return tuple(replace(a, out=min(a.out, 3), kernel=min(a.kernel, 3)) for a in spatial)
+    return spatial
+
+
 @st.composite
 def geometries(
     draw: st.DrawFn, most_products: int = 1 << 18, epilogue: bool = True, repeats: bool = True
@@ -114,31 +156,53 @@ def geometries(
     ]
     kind = draw(st.sampled_from(KINDS))
     spatial = tuple(draw(axes(draw(st.sampled_from(sizes)), kind)) for _ in range(dims))
+    spatial = _lightened(outer, spatial, most_products)
+    outer, spatial = _emptied(draw, outer, spatial)
+    return _laid_out(draw, outer, spatial, epilogue, repeats)
 
-    def work() -> int:
-        return prod(outer) * prod(a.kernel * a.out for a in spatial)
 
-    for position in (2, 3, 0):  # fewer channels and groups until the reference is quick
-        if work() > most_products and outer[position] > 1:
-            outer[position] = 1 + outer[position] % 3
-    if work() > most_products:
-        spatial = tuple(replace(a, out=min(a.out, 3), kernel=min(a.kernel, 3)) for a in spatial)
-    (groups, batch, channels, features), spatial = _emptied(draw, outer, spatial)
+class Shape(NamedTuple):
+    """Choices for the extents and the kernel of a problem."""
 
-    def layout(extents: tuple[int, ...], written: bool = False) -> Laid:
-        plain = draw(st.integers(0, 2)) > 0
-        order = tuple(reversed(range(len(extents)))) if plain else draw(st.permutations(range(len(extents))))
-        gaps = [draw(st.sampled_from((0, 0, 0, 1))) if not plain else 0 for _ in extents]
-        flips = [axis >= 3 and draw(st.integers(0, 3)) == 0 for axis in range(len(extents))]
-        repeated = () if written or not repeats or not _one_in(draw, 8) else (draw(st.integers(0, len(extents) - 1)),)
-        return lay(extents, order, gaps, flips, repeated)
+    groups: Sequence[int]
+    batch: Sequence[int]
+    channels: Sequence[int]
+    features: Sequence[int]
+    kernels: Sequence[tuple[int, ...]]
 
-    lhs = layout((groups, batch, channels, *(a.size for a in spatial)))
-    rhs = layout((groups, features, channels, *(a.kernel for a in spatial)))
-    out = layout((groups, batch, features, *(a.out for a in spatial)), written=True)
-    bias = draw(st.sampled_from((None, None, 1, 2))) if epilogue else None
-    problem = ConvProblem(spatial, groups, batch, channels, features, lhs.operand, rhs.operand, out.operand, bias_stride=bias)
-    return problem, (lhs.elements, rhs.elements, out.elements)
+
+WIDE = (8, 15, 16, 17, 31, 32, 33, 48, 64, 65)
+#: Shapes that a form of its own serves; random draws are seldom so wide, or have as many groups.
+SHAPES = {
+    "dense": Shape((1, 1, 2), (1, 1, 2, 5), WIDE, WIDE, ((1,), (3,), (5,), (1, 1), (3, 3), (2, 3))),
+    "3x3": Shape((1, 1, 2), (1, 2, 3), WIDE, WIDE, ((3, 3), (3, 3), (3, 3, 3))),
+    "depthwise": Shape(range(1, 71), (1, 1, 2, 3), (1,), (1, 1, 1, 2, 3), ((3,), (5,), (31,), (3, 3), (5, 5), (7, 7), (1, 3), (3, 3, 3))),
+    "grouped": Shape((2, 3, 4, 5, 8, 16, 32), (1, 1, 2), range(2, 18), range(1, 18), ((3,), (8,), (1, 1), (3, 3), (2, 2, 2))),
+    "few channels": Shape(
+        (1,), (1, 2, 5), (1, 2, 3, 4), (1, 2, 3, 4, 8, 16, 17, 33), ((7,), (40,), (100,), (5, 5), (7, 7), (11, 2), (3, 3, 3))
+    ),
+}
+#: Stride, lhs dilation and rhs dilation of an axis of such a shape; 0 stands for the kernel's extent.
+STEPS = ((1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (3, 1, 1), (0, 1, 1), (1, 0, 1))
+
+
+@st.composite
+def shapes(draw: st.DrawFn, shape: str, most_products: int = 1 << 20, epilogue: bool = True) -> tuple[ConvProblem, tuple[int, int, int]]:
+    """A problem of one of SHAPES, most with stride 1 and padding as layers have them, and the elements of its buffers."""
+    *extents, kernels = SHAPES[shape]
+    outer = [draw(st.sampled_from(choice)) for choice in extents]
+    kernel = draw(st.sampled_from(kernels))
+    longest = {1: 70, 2: 20, 3: 9}[len(kernel)]
+    spatial = []
+    for k in kernel:
+        size = draw(st.integers(1, longest))
+        stride, lhs_dilation, rhs_dilation = (step or k for step in draw(st.sampled_from(STEPS)))
+        reach = (k - 1) * rhs_dilation
+        lo, hi = (draw(st.sampled_from((reach // 2, reach // 2, 0, reach, -1))) for _ in "lh")
+        out = ((size - 1) * lhs_dilation + lo + hi - reach) // stride + 1
+        spatial.append(Axis(size, k, max(out, 1), stride, lo, lhs_dilation, rhs_dilation))
+    spatial = _lightened(outer, tuple(spatial), most_products)
+    return _laid_out(draw, outer, spatial, epilogue, repeats=False)
 
 
 class Buffers(NamedTuple):

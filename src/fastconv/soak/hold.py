@@ -1,0 +1,107 @@
+"""One problem through every algorithm that takes it: each level, one thread and two, against the definition."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from fastconv import _core
+from fastconv.check import bound, is_integer, mismatch
+from fastconv.plan import ALGORITHMS, Algorithm, this_machine
+from fastconv.problem import ConvProblem
+from fastconv.reference import Array, Reference, reference, view
+from fastconv.soak.draws import Buffers
+from fastconv.soak.memory import Cells, copied
+
+Elements = tuple[int, int, int]
+
+
+class Held(NamedTuple):
+    """A run that was right. ratio: its worst error over the bound allowed there (0 where sums were exact)."""
+
+    algorithm: str
+    level: str
+    ratio: float
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    _core.set_threads(n)
+    try:
+        yield
+    finally:
+        _core.set_threads(0)
+
+
+def algorithms(problem: ConvProblem, names: Collection[str] = ()) -> list[Algorithm]:
+    """The rows that do not refuse the problem; of `names` only, where any are given."""
+    return [row for row in ALGORITHMS if (not names or row.name in names) and row.refuse(problem, this_machine()) is None]
+
+
+def run(problem: ConvProblem, code: int, data: Buffers, elements: int, place: str = "guarded") -> Array:
+    """The output buffer after one call of the library; all cells that are no output are found untouched."""
+    words = problem.words(code)
+    cells = Cells(problem.out_dtype, elements, place)
+    sizes = (data.lhs.size, data.rhs.size, 0 if data.bias is None else data.bias.size, elements)
+    failed = _core.conv(
+        (ctypes.c_int64 * len(words))(*words),
+        len(words),
+        data.lhs.ctypes.data,
+        data.rhs.ctypes.data,
+        None if data.bias is None else data.bias.ctypes.data,
+        cells.array.ctypes.data,
+        (ctypes.c_int64 * 8)(*[bound for size in sizes for bound in (0, size)]),
+    )
+    assert not failed, f"{_core.error()}\n{problem}"
+    assert cells.untouched(lambda like: view(like, problem.out, problem.out_extents)), f"cells that are no output were written\n{problem}"
+    return cells.array
+
+
+def hold(
+    problem: ConvProblem,
+    elements: Elements,
+    data: Buffers,
+    exact: bool,
+    *,
+    levels: Collection[str] = (),
+    names: Collection[str] = (),
+    place: str = "guarded",
+    starting: Callable[[str], None] = lambda text: None,
+) -> list[Held]:
+    """Runs every algorithm at every level, and raises AssertionError unless each result is within the bound of the definition and
+    bitwise the same for one thread and two. exact: the sums are (`fill` drew small integers). place: how buffers lie (`Cells`).
+    starting: told which run comes next, for whoever finds a dead process."""
+    rows = algorithms(problem, names)
+    if not rows:
+        return []
+    expected = reference(problem, *data)
+    if place != "guarded":
+        data = Buffers(*(None if array is None else copied(array, place) for array in data))  # type: ignore[arg-type]
+    held = []
+    for level in levels or _core.isas():
+        with _core.isa_level(level):
+            for row in rows:
+                starting(f"{row.name} on {level}")
+                with threads(1):
+                    alone = run(problem, row.code, data, elements[2], place)
+                with threads(2):
+                    shared = run(problem, row.code, data, elements[2], place)
+                assert alone.tobytes() == shared.tobytes(), f"{row.name} on {level}: 2 threads differ from 1\n{problem}"
+                got = view(alone, problem.out, problem.out_extents)
+                wrong = mismatch(problem, got, expected, exact)
+                assert wrong is None, f"{row.name} on {level}: {wrong}\n{problem}"
+                held.append(Held(row.name, level, 0.0 if exact else _ratio(problem, got, expected)))
+    return held
+
+
+def _ratio(problem: ConvProblem, got: Array, expected: Reference) -> float:
+    if got.size == 0 or is_integer(problem.out_dtype):
+        return 0.0
+    with np.errstate(all="ignore"):
+        wide = got.astype(np.clongdouble if got.dtype.kind == "c" else np.longdouble)
+        ratio = np.abs(wide - expected.value) / bound(problem, expected)
+    return float(np.max(ratio, where=np.isfinite(ratio), initial=0.0))
