@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import Buffers, fill, problem_of, with_dtype
 from test_grid import hold, run, threads
 
 from fastconv import _core
@@ -15,6 +14,7 @@ from fastconv.plan import ALGORITHMS, choose, forced, this_machine
 from fastconv.plan.converted import real_problem
 from fastconv.problem import Axis, ConvProblem
 from fastconv.reference import numpy_dtype, reference, view
+from fastconv.soak.draws import Buffers, fill, problem_of, with_dtype
 
 DIRECT = next(row for row in ALGORITHMS if row.name == "direct")
 HALVES = ("float16", "bfloat16")
