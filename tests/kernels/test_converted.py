@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_grid import hold, run, threads
+from test_grid import hold
 
 from fastconv import _core
 from fastconv.check import check
@@ -15,6 +15,7 @@ from fastconv.plan.converted import real_problem
 from fastconv.problem import Axis, ConvProblem
 from fastconv.reference import numpy_dtype, reference, view
 from fastconv.soak.draws import Buffers, fill, problem_of, with_dtype
+from fastconv.soak.hold import run, threads
 
 DIRECT = next(row for row in ALGORITHMS if row.name == "direct")
 HALVES = ("float16", "bfloat16")
