@@ -32,6 +32,10 @@ def operands(kernel: _core.Kernel) -> tuple[tuple[int, ...], list[np.ndarray], f
         step = width + shifts
         arrays = [np.ones(shifts * taps, dtype), np.ones((kernel.rows + taps) * step, dtype), np.zeros(kernel.rows * width, dtype)]
         return (shifts, step, width, 0), arrays, 2.0 * shifts * taps * kernel.rows * width
+    if kernel.family == "outer":
+        rows, pixels = 3, 56
+        arrays = [np.ones(rows * pixels * n, dtype) for n in (kernel.rows, width)] + [np.zeros(kernel.rows * width, dtype)]
+        return (rows, pixels, 0), arrays, 2.0 * rows * pixels * kernel.rows * width
     depth = 8 * lanes
     arrays = [np.ones(kernel.rows * depth, dtype), np.ones(kernel.cols * depth, dtype), np.zeros(kernel.rows * width, dtype)]
     return (depth,), arrays, 2.0 * depth * kernel.rows * kernel.cols

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/isa.h"
+#include "kernels/outer.h"
 #include "kernels/stencil.h"
 #include "kernels/tile.h"
 
@@ -19,6 +20,7 @@ constexpr Row kRows[] = {
 #define FASTCONV_TILE(isa, element, rows, vectors) {Isa::isa, #element, "tile", rows, vectors, 0},
 #define FASTCONV_STENCIL(isa, element, rows, vectors, taps) {Isa::isa, #element, "stencil", rows, vectors, taps},
 #define FASTCONV_DOT(isa, element, left, right) {Isa::isa, #element, "dot", left, right, 0},
+#define FASTCONV_OUTER(isa, element, rows, vectors) {Isa::isa, #element, "outer", rows, vectors, 0},
 #include "kernels/kernels.inc"
 };
 
@@ -66,6 +68,19 @@ const char* run_as(const Row& row, int64_t runs, const int64_t* sizes, const T* 
         for (int i = 0; i < kernels.dot_count; ++i)
             if (kernels.dots[i].left == row.rows && kernels.dots[i].right == row.columns) {
                 for (int64_t turn = 0; turn < runs; ++turn) kernels.dots[i].run(sizes[0], left.data(), right.data(), c);
+                return nullptr;
+            }
+    }
+    if (family == "outer") {  // sizes: rows, pixels, accumulate; a[row][y][x], b[y][x][lane]
+        const OuterKernels<T>& outer = outer_kernels<T>(row.isa);
+        std::vector<const T*> places;
+        for (int i = 0; i < row.rows; ++i) places.push_back(a + i * sizes[0] * sizes[1]);
+        const int64_t width = int64_t{row.columns} * outer.lanes;
+        for (int i = 0; i < outer.count; ++i)
+            if (outer.tiles[i].rows == row.rows && outer.tiles[i].vectors == row.columns) {
+                const OuterArguments<T> arguments{sizes[0], sizes[1],         places.data(), sizes[1], 1,
+                                                  b,        sizes[1] * width, width,         c,        sizes[2] != 0};
+                for (int64_t turn = 0; turn < runs; ++turn) outer.tiles[i].run(arguments);
                 return nullptr;
             }
     }

@@ -100,11 +100,24 @@ def test_dot(index: int, kernel: _core.Kernel) -> None:
         np.testing.assert_array_equal(sums.result.reshape(kernel.rows, kernel.cols, lanes), expected)
 
 
+@pytest.mark.parametrize(("index", "kernel"), rows_of("outer"))
+def test_outer(index: int, kernel: _core.Kernel) -> None:
+    dtype, width = dtype_of(kernel), kernel.cols * lanes_of(kernel)
+    rng = np.random.default_rng(index)
+    for rows, pixels in ((0, 3), (1, 1), (3, 7), (2, 0)):
+        a, b = integers(rng, (kernel.rows, rows * pixels), dtype), integers(rng, (rows * pixels, width), dtype)
+        for accumulate in (False, True):
+            c = Guarded(kernel.rows * width, dtype, 5 if accumulate else np.nan)
+            run(index, (rows, pixels, accumulate), a, b, c.result)
+            c.check()
+            np.testing.assert_array_equal(c.result.reshape(kernel.rows, width), a @ b + 5 * accumulate)
+
+
 def test_every_level_has_every_family() -> None:
     for isa in _core.isas():
         for element in ("float", "double"):
             families = {kernel.family for kernel in KERNELS if kernel.isa == isa and kernel.element == element}
-            assert families == {"tile", "stencil", "dot"}, (isa, element)
+            assert families == {"tile", "stencil", "dot", "outer"}, (isa, element)
 
 
 def test_an_unknown_row_is_refused() -> None:

@@ -6,10 +6,11 @@ from fastconv.plan.converted import through_reals
 from fastconv.plan.row import Algorithm
 from fastconv.plan.rows.direct import DIRECT
 from fastconv.plan.rows.general import GENERAL
+from fastconv.plan.rows.outer import OUTER
 from fastconv.plan.rows.reduce import REDUCE
 from fastconv.plan.rows.stencil import STENCIL
 
 #: Those of real numbers, which serve other types on copies.
-_REAL = (DIRECT, STENCIL, REDUCE)
+_REAL = (DIRECT, STENCIL, REDUCE, OUTER)
 
 ALGORITHMS: tuple[Algorithm, ...] = (GENERAL, *map(through_reals, _REAL))

@@ -1,0 +1,271 @@
+// Weight gradients: sums of outer products over pixels, in register tiles of rows (channels or taps of one operand, broadcast from
+// where they lie) times vectors (channels of the other, laid out [pixel][channel] in cache).
+//
+// Taps move the place where an operand is read, nothing is unfolded; padding only narrows the range of pixels, so it is never
+// multiplied, but where few channels make tiles of several taps: there the shifted operand is copied with zeros around it. Sums
+// restart for every block of pixels and are added in order, which keeps them accurate and independent of threads.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "base/scratch.h"
+#include "drivers/drivers.h"
+#include "drivers/finite.h"
+#include "drivers/outer_pack.h"
+#include "kernels/outer.h"
+#include "kernels/tile.h"
+
+namespace fastconv {
+namespace {
+
+constexpr int kMaxRows = 8, kMaxVectors = 4, kMaxRun = 64;
+
+template <class T>
+struct OuterSet {
+    explicit OuterSet(const OuterKernels<T>& kernels) : lanes(kernels.lanes), add_parts(kernels.add_parts) {
+        for (int i = 0; i < kernels.count; ++i) {
+            const OuterKernel<T>& kernel = kernels.tiles[i];
+            run[kernel.rows][kernel.vectors] = kernel.run;
+            most_rows[kernel.vectors] = std::max(most_rows[kernel.vectors], kernel.rows);
+        }
+    }
+    int lanes;
+    void (*add_parts)(T* into, const T* from, int64_t step, int64_t parts, int64_t count);
+    OuterFunction<T> run[kMaxRows + 1][kMaxVectors + 1] = {};
+    int most_rows[kMaxVectors + 2] = {};
+};
+
+template <class T>
+class Outer {
+public:
+    Outer(const OuterPlan& plan, const OuterSet<T>& kernels, const Buffers& buffers)
+        : plan_(plan), f_(plan_.form), kernels_(kernels), tiles_(tile_kernels<T>(current_isa())), operands_(plan_, tiles_.pack, buffers),
+          taps_(outer_taps(f_)), out_(static_cast<T*>(buffers.out.data)), panel_size_(operands_.panel_size()),
+          packed_(round(panel_size_ * ceil(plan_.panels, plan_.lane_blocks))), copied_(round(operands_.region_size())),
+          sums_(round(plan_.sums())) {}
+
+    const char* run(Executor& executor) {
+        const int64_t blocks = plan_.tasks() / plan_.splits;
+        T* parts = nullptr;
+        if (plan_.splits > 1) {
+            parts = static_cast<T*>(scratch(ScratchSlot::shared, static_cast<size_t>(plan_.tasks() * sums_) * sizeof(T)));
+            if (parts == nullptr) return "out of memory";
+        }
+        std::atomic<bool> exhausted{false};
+        for_chunks(executor, plan_.tasks(), [&](int64_t index) {
+            const int64_t size = packed_ + copied_ + (parts == nullptr ? sums_ : 0);
+            T* local = static_cast<T*>(scratch(ScratchSlot::local, static_cast<size_t>(size) * sizeof(T)));
+            if (local == nullptr) {
+                exhausted.store(true);
+                return;
+            }
+            const OuterTask task = plan_.task(index);
+            T* sums = parts == nullptr ? local + packed_ + copied_ : parts + index * sums_;
+            add_products(task, local, sums);
+            if (parts == nullptr) write(task, sums, 0, plan_.row_taps() * task.rows);
+        });
+        if (exhausted.load()) return "out of memory";
+        if (parts == nullptr) return nullptr;
+        for_chunks(executor, blocks * kPieces, [&](int64_t chunk) {  // the parts of each sum in order, whoever computed them
+            const OuterTask task = plan_.task(chunk / kPieces * plan_.splits);
+            const int64_t piece = chunk % kPieces, count = plan_.row_taps() * task.rows;
+            write(task, parts + chunk / kPieces * plan_.splits * sums_, count * piece / kPieces, count * (piece + 1) / kPieces);
+        });
+        return nullptr;
+    }
+
+    // True when a sum that copied zeros took part in came out infinite or NaN.
+    bool suspicious() const { return suspicious_.load(); }
+
+private:
+    static constexpr int64_t kPieces = 8;  // of the rows of a block whose parts are added
+
+    static int64_t ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+    static int64_t round(int64_t elements) { return ceil(elements, 64) * 64; }
+
+    void add_products(const OuterTask& task, T* local, T* sums) const {
+        const int64_t blocks = plan_.blocks();
+        bool first = true;
+        for (int64_t i = blocks * task.split / plan_.splits; i < blocks * (task.split + 1) / plan_.splits; ++i) {
+            const OuterBlock block = plan_.block(i);
+            for (int64_t p = 0; p < task.panels; ++p) operands_.pack_panel(task.group, block, task.panel + p, local + p * panel_size_);
+            if (plan_.copied) operands_.copy_region(task.group, block, local + packed_);
+            add_block(task, block, local, sums, first);
+            first = false;
+        }
+    }
+
+    // Adds (first: stores) the products of one block to the sums of every tile of the task.
+    void add_block(const OuterTask& task, const OuterBlock& block, const T* local, T* sums, bool first) const {
+        for (int64_t p = 0; p < task.panels; ++p) {
+            const int64_t width = plan_.width(task.panel + p);
+            const T* panel = local + p * panel_size_;
+            for (int64_t t = task.tile; t < task.tile + task.tiles; ++t) {
+                const int64_t row = plan_.first_row(t), rows = plan_.first_row(t + 1) - row;
+                for (int64_t tap = 0; tap < plan_.row_taps(); ++tap, sums += rows * width) {
+                    const T* places[kMaxRows];
+                    OuterArguments<T> o{0, 0, places, 0, 0, panel, 0, 0, sums, !first};
+                    const bool any = plan_.mixed ? aim_mixed(task, block, row, rows, local + packed_, width, places, &o)
+                                                 : aim_tap(task, block, taps_[static_cast<size_t>(tap)], row, rows, width, places, &o);
+                    if (any)
+                        kernels_.run[rows][width / plan_.lanes](o);
+                    else if (first)
+                        std::memset(sums, 0, static_cast<size_t>(rows * width) * sizeof(T));
+                }
+            }
+        }
+    }
+
+    // The kernel's arguments for rows that are channels, all at one tap; false when the tap meets no pixel of the block.
+    bool aim_tap(const OuterTask& task, const OuterBlock& block, const OuterTap& tap, int64_t row, int64_t rows, int64_t width,
+                 const T** places, OuterArguments<T>* o) const {
+        const OuterAxis &ys = f_.row(), &xs = f_.pixel();
+        const int64_t top = std::max(block.row, tap.row_first), left = std::max(block.pixel, tap.pixel_first);
+        o->rows = std::min(block.row + block.rows, tap.row_end) - top;
+        o->pixels = std::min(block.pixel + block.pixels, tap.pixel_end) - left;
+        int64_t start;
+        if (o->rows <= 0 || o->pixels <= 0 || (f_.outer_taps() > 1 && !f_.outer_tap(block.outer, tap.outer, &start))) return false;
+        const int64_t y = top - block.row, x = left - block.pixel;
+        const OuterSide& side = plan_.row_side();
+        const T* from = operands_.at(side, task.group) + row * side.step;
+        if (plan_.lanes_shifted) {
+            const OuterSpan row_span = outer_span(ys, block.row, block.rows), pixel_span = outer_span(xs, block.pixel, block.pixels);
+            const int64_t down = tap.row_shift + top * ys.dilation - ys.lo - row_span.first;
+            const int64_t right = tap.pixel_shift + left * xs.dilation - xs.lo - pixel_span.first;
+            o->b += (tap.outer * operands_.row_reach() * operands_.pixel_reach() + down * pixel_span.count + right) * width;
+            o->b_row = ys.dilation * pixel_span.count * width;
+            o->b_pixel = xs.dilation * width;
+            o->a_row = ys.still;
+            o->a_pixel = xs.still;
+            from += block.still + y * o->a_row + x * o->a_pixel;
+        } else {
+            o->b += (y * block.pixels + x) * width;
+            o->b_row = block.pixels * width;
+            o->b_pixel = width;
+            o->a_row = ys.dilation * ys.shifted;
+            o->a_pixel = xs.dilation * xs.shifted;
+            from += block.shifted + tap.start + y * o->a_row + x * o->a_pixel;
+        }
+        for (int64_t m = 0; m < rows; ++m) places[m] = from + m * side.step;
+        return true;
+    }
+
+    // The same for rows that are channels and taps, the taps inside; every tap meets every pixel.
+    bool aim_mixed(const OuterTask& task, const OuterBlock& block, int64_t row, int64_t rows, const T* region, int64_t width,
+                   const T** places, OuterArguments<T>* o) const {
+        const int64_t taps = static_cast<int64_t>(taps_.size());
+        o->rows = block.rows;
+        o->pixels = block.pixels;
+        o->b_row = block.pixels * width;
+        o->b_pixel = width;
+        o->a_row = f_.row().dilation * (plan_.copied ? operands_.pixel_reach() : f_.row().shifted);
+        o->a_pixel = f_.pixel().dilation * (plan_.copied ? 1 : f_.pixel().shifted);
+        for (int64_t m = 0; m < rows; ++m) {
+            const int64_t channel = (row + m) / taps;
+            const OuterTap& tap = taps_[static_cast<size_t>((row + m) % taps)];
+            if (plan_.copied)
+                places[m] = region +
+                            ((channel * f_.outer_taps() + tap.outer) * operands_.row_reach() + tap.row_shift) * operands_.pixel_reach() +
+                            tap.pixel_shift;
+            else
+                places[m] = operands_.at(f_.shifted, task.group) + block.shifted + channel * f_.shifted.step + tap.start;
+        }
+        return true;
+    }
+
+    // Where row `index` of a task lies: in its sums (times the panel's width) and in the output. Rows are numbered as the output's
+    // memory runs: taps inside channels, or the other way round where its channels are neighbours.
+    struct RowAt {
+        int64_t sum, out;
+    };
+    RowAt row_at(const OuterTask& task, int64_t index) const {
+        const int64_t taps = static_cast<int64_t>(taps_.size()), step = plan_.row_side().out;
+        if (plan_.mixed) {
+            const int64_t row = task.row + index;
+            return {index, row / taps * step + taps_[static_cast<size_t>(row % taps)].out};
+        }
+        const int64_t tap = step == 1 ? index / task.rows : index % taps;
+        const int64_t channel = task.row + (step == 1 ? index % task.rows : index / taps);
+        int64_t tile = channel * plan_.row_tiles / plan_.rows;
+        while (plan_.first_row(tile + 1) <= channel) ++tile;
+        const int64_t first = plan_.first_row(tile), height = plan_.first_row(tile + 1) - first;
+        return {(first - task.row) * taps + tap * height + channel - first, channel * step + taps_[static_cast<size_t>(tap)].out};
+    }
+
+    // Adds the parts of rows begin <= index < end in order and writes them to the output.
+    void write(const OuterTask& task, T* sums, int64_t begin, int64_t end) const {
+        const int64_t step = plan_.lane_side().out;
+        for (int64_t p = task.panel; p < task.panel + task.panels; ++p) {
+            const int64_t width = plan_.width(p), lanes = std::min(width, plan_.lane_side().channels - plan_.first_lane(p));
+            T* out = out_ + f_.out + task.group * f_.out_group + plan_.first_lane(p) * step;
+            const T* from[kMaxRun];  // rows that lie side by side in the output
+            int64_t count = 0, next = 0;
+            const int64_t zeros[kMaxRun] = {};
+            int64_t ends[kMaxRun];
+            std::fill_n(ends, kMaxRun, lanes);
+            for (int64_t index = begin; index < end; ++index) {
+                const RowAt row = row_at(task, index);
+                T* sum = sums + row.sum * width;
+                if (plan_.splits > 1) kernels_.add_parts(sum, sum + sums_, sums_, plan_.splits - 1, width);
+                if (plan_.copied && !tiles_.finite(sum, width)) suspicious_.store(true, std::memory_order_relaxed);
+                if (step == 1) {
+                    std::memcpy(out + row.out, sum, static_cast<size_t>(lanes) * sizeof(T));
+                    continue;
+                }
+                if (count > 0 && (row.out != next || count == kMaxRun)) {
+                    tiles_.pack.walked(out + next - count, step, lanes, from, zeros, ends, count, 1);
+                    count = 0;
+                }
+                from[count++] = sum;
+                next = row.out + 1;
+            }
+            if (count > 0) tiles_.pack.walked(out + next - count, step, lanes, from, zeros, ends, count, 1);
+            sums += task.rows * plan_.row_taps() * width;
+        }
+    }
+
+    const OuterPlan plan_;
+    const OuterForm& f_;
+    const OuterSet<T>& kernels_;
+    const TileKernels<T>& tiles_;
+    const OuterOperands<T> operands_;
+    const std::vector<OuterTap> taps_;
+    T* out_;
+    const int64_t panel_size_, packed_, copied_, sums_;  // elements
+    mutable std::atomic<bool> suspicious_{false};
+};
+
+// Whether the operand that met copied zeros holds numbers only.
+template <class T>
+bool still_is_finite(const Problem& problem, const OuterPlan& plan, const Buffers& buffers) {
+    if (!plan.form.still.is_lhs) return rhs_is_finite(problem, static_cast<const T*>(buffers.rhs.data));
+    Problem turned = problem;
+    turned.rhs = problem.lhs;
+    turned.features = problem.batch;
+    for (int i = 0; i < problem.dims; ++i) turned.axes[i].kernel = problem.axes[i].size;
+    return rhs_is_finite(turned, static_cast<const T*>(buffers.lhs.data));
+}
+
+template <class T>
+const char* run_outer_as(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    const OuterSet<T> kernels(outer_kernels<T>(current_isa()));
+    OuterPlan plan;
+    if (const char* why = plan_outer(problem, kernels.lanes, kernels.most_rows, &plan)) return why;
+    if (plan.form.empty) return run_general(problem, buffers, executor);  // zeros
+    Outer<T> outer(plan, kernels, buffers);
+    const char* why = outer.run(executor);
+    if (why == nullptr && outer.suspicious() && !still_is_finite<T>(problem, plan, buffers)) return run_general(problem, buffers, executor);
+    return why;
+}
+
+}  // namespace
+
+const char* run_outer(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    if (problem.dtype != problem.out_dtype) return "outer: the output type must be the operands'";
+    if (problem.dtype == Dtype::f32) return run_outer_as<float>(problem, buffers, executor);
+    if (problem.dtype == Dtype::f64) return run_outer_as<double>(problem, buffers, executor);
+    return "outer: f32 and f64 only";
+}
+
+}  // namespace fastconv

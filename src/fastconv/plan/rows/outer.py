@@ -1,0 +1,105 @@
+"""Weight gradients as sums of outer products over pixels (csrc/drivers/outer.cc)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from fastconv.plan import costs
+from fastconv.plan.machine import Machine
+from fastconv.plan.row import refuse_unless_float, timed
+from fastconv.problem import ConvProblem
+
+#: Outputs of one channel pair's side; the library itself refuses above twice this.
+MOST_OUTPUTS = 1 << 19
+#: Scratch of one thread, at most, and elements of all partial sums.
+LOCAL_BYTES = 6 << 20
+MOST_PARTS = 1 << 22
+
+# Cycles, fitted on the rows that benchmarks/models.py times.
+PACK_CONTIGUOUS = 0.15  # an element laid out in vectors
+PACK_TRANSPOSED = 0.35  # an element through an in-register transposition
+PACK_GATHERED = 2.0  # an element fetched alone
+TILE_START = 30.0  # a tile's sums in and out, for a block of about 160 pixels
+OUTPUT = 0.5  # an output, through its parts
+PRODUCT = 1.08  # what a modelled cycle of a tile takes
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One operand: channels and their step, steps of an innermost pixel or position; `reach`: positions that a pixel costs."""
+
+    channels: int
+    step: int
+    pixel: int
+    reach: float
+
+
+def refuse(problem: ConvProblem, machine: Machine) -> str | None:
+    if why := refuse_unless_float(problem):
+        return why
+    if problem.bias_stride is not None or problem.activation is not None:
+        return "for sums alone, without bias and activation"
+    if any(a.lhs_dilation > 1 for a in problem.axes) and any(a.rhs_dilation > 1 for a in problem.axes):
+        return "both operands are dilated"
+    outputs = max(problem.batch, problem.features) * prod(a.out for a in problem.axes)
+    if outputs > MOST_OUTPUTS:
+        return f"{outputs} outputs of a channel are too many to describe"
+    return None
+
+
+def cycles(problem: ConvProblem, machine: Machine) -> float:
+    ways = []
+    if all(a.lhs_dilation == 1 for a in problem.axes):
+        ways.append(_way(problem, machine, exchange=False))
+    if all(a.rhs_dilation == 1 for a in problem.axes):
+        ways.append(_way(problem, machine, exchange=True))
+    outputs = prod(problem.out_extents)
+    return problem.groups * min(ways) + OUTPUT * outputs
+
+
+def _way(problem: ConvProblem, machine: Machine, exchange: bool) -> float:
+    """Cycles of a group with one of the two operands as the one that taps shift, whichever side the vectors run over."""
+    lanes = costs.lanes_of(problem, machine)
+    moving, fixed = (problem.rhs, problem.lhs) if exchange else (problem.lhs, problem.rhs)
+    channels = (problem.features, problem.batch) if exchange else (problem.batch, problem.features)
+    taps = prod(a.out for a in problem.axes)
+    pixels = problem.channels * prod(a.size if exchange else a.kernel for a in problem.axes)
+    positions = problem.channels * prod(a.kernel if exchange else a.size for a in problem.axes)
+    shifted = Side(channels[0], moving.outer[1], min(map(abs, moving.spatial), default=1), positions / max(1, pixels))
+    still = Side(channels[1], fixed.outer[1], min(map(abs, fixed.spatial), default=1), 1.0)
+    # Products that touch data, spread over the taps: padding is no work.
+    met = problem.products / (problem.groups * problem.batch * problem.features * max(1, taps))
+    mixed = _tiles(shifted.channels * taps, 1, still.channels, lanes, machine)
+    apart = _tiles(shifted.channels, taps, still.channels, lanes, machine)
+    turned = _tiles(still.channels, taps, shifted.channels, lanes, machine)
+    pack_still = still.channels * _element(still) * pixels
+    return min(
+        mixed * pixels + pack_still + shifted.channels * positions,
+        apart * met + pack_still,
+        turned * met + shifted.channels * _element(shifted) * pixels * shifted.reach * 1.3,
+    )
+
+
+def _element(side: Side) -> float:
+    return PACK_CONTIGUOUS if side.step == 1 else PACK_TRANSPOSED if side.pixel <= 2 else PACK_GATHERED
+
+
+def _tiles(rows: int, taps: int, in_vectors: int, lanes: int, machine: Machine) -> float:
+    """Cycles of one pixel: tiles of up to 8 rows and 4 vectors, evenly filled."""
+    vectors = ceil(in_vectors / lanes)
+    shapes = ((1, 8), (2, 8), (3, 8), (4, 6)) if machine.isa in ("avx512", "neon") else ((1, 8), (2, 6), (3, 4))
+    best = []
+    for wide, high in shapes:
+        panels, tiles = ceil(vectors / wide), ceil(rows / high)
+        width, height = vectors / panels, rows / tiles
+        each = 0.4 + max(4.0, width * height / 2, (width + height) / 2)
+        best.append(panels * tiles * taps * (PRODUCT * each + TILE_START / 160))
+    return min(best)
+
+
+def workspace(problem: ConvProblem, machine: Machine) -> int:
+    return machine.cores * LOCAL_BYTES + min(16 * prod(problem.out_extents), MOST_PARTS) * costs.ITEM_BYTES[problem.dtype]
+
+
+OUTER = timed("outer", 8, 3.0e-6, refuse, cycles, workspace)
