@@ -11,10 +11,12 @@ both are 1 and 0 without one. Complex numbers are held per component, with the f
 
 from __future__ import annotations
 
+from math import log2, prod
+
 import numpy as np
 
 from fastconv.problem import ConvProblem
-from fastconv.reference import Array, Reference, numpy_dtype, reference, view
+from fastconv.reference import Array, Reference, numpy_dtype, reference, view, wide_dtype
 
 #: The largest slope of each activation, rounded up.
 LIPSCHITZ = {None: 1.0, "relu": 1.0, "leaky_relu": 1.0, "tanh": 1.0, "sigmoid": 0.25, "silu": 1.1, "gelu": 1.13, "gelu_tanh": 1.13}
@@ -60,6 +62,23 @@ def _scale(activation: str | None, ref: Reference) -> Array | float:
         return 0.0
     z = np.abs(ref.total)
     return np.minimum(z, 1) if activation == "tanh" else np.abs(ref.value) if activation == "sigmoid" else z
+
+
+def spectral_bound(problem: ConvProblem, lhs: Array, rhs: Array) -> Array:
+    """What a method by Fourier transforms may add to `bound`, per (g, n, o, *p) with extents of 1 over p (Higham 2002, ch. 24):
+
+        L * eps_acc * log2(n) * ||lhs[g, n]|| * ||rhs[g, o]||, n the product over the axes of size + kernel
+
+    An error is spread evenly over all that was transformed together, so it is relative to norms, not to the output's own sum.
+    """
+    x, w = (
+        np.sqrt((np.abs(view(array, operand, extents).astype(wide_dtype(problem))) ** 2).sum(axis=tuple(range(2, len(extents)))))
+        for array, operand, extents in ((lhs, problem.lhs, problem.lhs_extents), (rhs, problem.rhs, problem.rhs_extents))
+    )
+    norms = (x[:, :, None] * w[:, None, :]).reshape(problem.groups, problem.batch, problem.features, *(1 for _ in problem.axes))
+    double = 2 if problem.out_dtype.startswith("complex") else 1
+    length = prod(a.size + a.kernel for a in problem.axes)
+    return LIPSCHITZ[problem.activation] * double * _limits(accumulator(problem))[0] * log2(max(length, 2)) * norms
 
 
 def rounded(problem: ConvProblem, value: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Problems into other problems: gradients, transposed convolutions, phases, merged axes. Pure functions, shared by CPU and GPU.
+"""Problems into other problems: gradients, transposed convolutions, phases, residues, merged axes. Pure functions, shared by CPU and GPU.
 
 They transpose the linear maps that a problem holds; for complex numbers the adjoint also needs a conjugate, which is the
 caller's (the fronts conjugate an operand). A bias and an activation follow the sum, so the gradients here are those of the sum.
@@ -115,6 +115,52 @@ def _sliced(operand: Operand, slices: list[tuple[int, int]]) -> Operand:
     """a'[j] = a[first + every * j] per spatial axis."""
     offset = operand.offset + sum(first * stride for (first, _), stride in zip(slices, operand.spatial, strict=True))
     return replace(operand, spatial=tuple(every * s for (_, every), s in zip(slices, operand.spatial, strict=True)), offset=offset)
+
+
+def residues(problem: ConvProblem) -> tuple[ConvProblem, ...]:
+    """Sub-problems without dilation that together write every output once; an input dilation has gone before (`phases`).
+
+    Output r + q * M, M = rhs_dilation / gcd(rhs_dilation, stride), reads one residue of the input modulo rhs_dilation, whatever q is.
+    """
+    result = []
+    for chosen in product(*(tuple(_axis_residues(axis)) for axis in problem.axes)):
+        lhs = _sliced(problem.lhs, [(first, axis.rhs_dilation) for (_, first, _, _), axis in zip(chosen, problem.axes, strict=True)])
+        out = _sliced(problem.out, [(residue, step) for _, _, residue, step in chosen])
+        result.append(replace(problem, axes=tuple(axis for axis, _, _, _ in chosen), lhs=lhs, out=out))
+    return tuple(result)
+
+
+def _axis_residues(a: Axis) -> Iterator[tuple[Axis, int, int, int]]:
+    """(axis without dilation, its first input, its first output, the step of its outputs)."""
+    step = a.rhs_dilation // gcd(a.rhs_dilation, a.stride)
+    for residue in range(min(step, a.out)):
+        jump, first = divmod(residue * a.stride - a.lo, a.rhs_dilation)
+        size, out = max(0, -(-(a.size - first) // a.rhs_dilation)), -(-(a.out - residue) // step)
+        yield Axis(size, a.kernel, out, step * a.stride // a.rhs_dilation, -jump), first if size else 0, residue, step
+
+
+def touching(problem: ConvProblem) -> ConvProblem | None:
+    """The problem of the outputs that meet data, with the inputs and taps that they meet; None if there are none.
+
+    For axes without dilation. The outputs left out are sums of nothing. Afterwards 0 <= lo < kernel.
+    """
+    axes, firsts = [], []
+    for a in problem.axes:
+        begin = max(0, -((a.kernel - 1 - a.lo) // a.stride))
+        end = min(a.out, (a.size - 1 + a.lo) // a.stride + 1)
+        if end <= begin or not a.size or not a.kernel:
+            return None
+        lo, last = a.lo - begin * a.stride, (end - 1 - begin) * a.stride
+        tap, taps = max(0, lo - last), min(a.kernel, a.size + lo)
+        lo, kernel = lo - tap, taps - tap
+        first = max(0, -lo)
+        size = min(a.size, last + kernel - lo) - first
+        axes.append(Axis(size, kernel, end - begin, a.stride, lo + first))
+        firsts.append((first, tap, begin))
+    lhs, rhs, out = (
+        _sliced(operand, [(first[place], 1) for first in firsts]) for place, operand in enumerate((problem.lhs, problem.rhs, problem.out))
+    )
+    return replace(problem, axes=tuple(axes), lhs=lhs, rhs=rhs, out=out)
 
 
 def merged(problem: ConvProblem) -> ConvProblem:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fastconv.problem import Axis, ConvProblem, Operand
 from fastconv.reference import reference, view
-from fastconv.rewrite import flipped, input_gradient, merged, phases, weight_gradient
+from fastconv.rewrite import flipped, input_gradient, merged, phases, residues, touching, weight_gradient
 from fastconv.soak.draws import fill, geometries, problem_of, with_dtype
 
 
@@ -59,6 +59,30 @@ def test_phases_write_the_same_outputs_once(drawn: tuple[ConvProblem, tuple[int,
     np.testing.assert_array_equal(view(out, problem.out, problem.out_extents), reference(problem, *data).value)
     assert (view(written, problem.out, problem.out_extents) == 1).all()
     assert written.sum() == np.prod(problem.out_extents)
+
+
+@settings(max_examples=120)
+@given(geometries(1 << 15), st.integers(0, 99))
+def test_residues_and_what_touches_data_leave_only_sums_of_nothing_out(drawn: tuple[ConvProblem, tuple[int, int, int]], seed: int) -> None:
+    problem, elements = drawn
+    problem = replace(with_dtype(problem, "float64"), activation="relu")
+    data = fill(problem, elements, seed, exact=True)
+    out = np.full(elements[2], np.nan)
+    written = np.zeros(elements[2], np.int64)
+    for part in (residue for phase in phases(problem) for residue in residues(phase)):
+        assert all(a.lhs_dilation == a.rhs_dilation == 1 for a in part.axes)
+        view(written, part.out, part.out_extents)[...] += 1
+        nothing = replace(part, axes=tuple(replace(a, size=0, kernel=0) for a in part.axes))
+        view(out, part.out, part.out_extents)[...] = reference(nothing, *data).value
+        core = touching(part)
+        if core is not None:
+            assert all(0 <= a.lo < a.kernel for a in core.axes)
+            for a in core.axes:  # every input, tap and output that is left meets another
+                assert a.lo < (a.out - 1) * a.stride + a.kernel
+                assert (a.out - 1) * a.stride - a.lo < a.size
+            view(out, core.out, core.out_extents)[...] = reference(core, *data).value
+    np.testing.assert_array_equal(view(out, problem.out, problem.out_extents), reference(problem, *data).value)
+    assert (view(written, problem.out, problem.out_extents) == 1).all()
 
 
 def test_phases_multiply_no_zero() -> None:

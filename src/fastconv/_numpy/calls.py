@@ -6,14 +6,18 @@ import ctypes
 import os
 from collections.abc import Callable
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastconv import _core
 from fastconv._numpy.arrays import Array, address, element_range, is_direct, native_copy, spec
 from fastconv.normalise import Call, Spec
-from fastconv.plan import choose
+from fastconv.plan import FFT, choose
+from fastconv.problem import ConvProblem
+
+if TYPE_CHECKING:
+    from fastconv._numpy.spectral import Prepared
 
 #: first, second, bias, out as Specs -> the problem.
 Build = Callable[[Spec, Spec, Spec | None, Spec | None], Call]
@@ -36,13 +40,13 @@ if hasattr(os, "register_at_fork"):
 class Entry:
     """A planned call: packed words and element ranges as the library reads them (in `memory`), and the array it returns."""
 
-    __slots__ = ("build", "count", "direct", "dtype", "empty", "memory", "misaligned", "ranges", "shape", "swapped", "words")
+    __slots__ = ("build", "count", "direct", "dtype", "empty", "fft", "memory", "misaligned", "ranges", "shape", "swapped", "words")
 
     def __init__(self, build: Build, first: Array, second: Array, bias: Array | None, out: Array | None) -> None:
         bias_spec, out_spec = (None if array is None else spec(array) for array in (bias, out))
         call = build(spec(first), spec(second), bias_spec, out_spec)
         problem = call.problem
-        words = choose(problem).words
+        words = choose(problem, extra=(FFT,)).words
         self.build = build
         self.memory = (ctypes.c_int64 * (len(words) + 8))(*words)
         self.words = ctypes.c_void_p(ctypes.addressof(self.memory))
@@ -51,7 +55,8 @@ class Entry:
         self.shape = call.out.shape
         self.dtype = _result_dtype(first, call.out.dtype)
         self.swapped = call.swapped
-        self.direct = all(is_direct(array) for array in (first, second, bias, out) if array is not None)
+        self.fft = None if words else _transforms(problem)
+        self.direct = bool(words) and all(is_direct(array) for array in (first, second, bias, out) if array is not None)
         self.empty = 0 in self.shape
         # Nothing is read of an empty operand, nor of the other one, so their addresses do not matter (NumPy's may be odd).
         self.misaligned = min(first.dtype.alignment, self.dtype.alignment) - 1 if first.size and second.size else 0
@@ -88,7 +93,7 @@ def make(key: Any, build: Build, first: Array, second: Array, bias: Array | None
 def run(entry: Entry, first: Array, second: Array, bias: Array | None = None, out: Array | None = None) -> Array:
     """Runs a planned call on arrays of the shapes, strides and dtypes that it was planned for."""
     if not entry.direct:
-        return _run_copies(entry, first, second, bias, out)
+        return _run_otherwise(entry, first, second, bias, out)
     result = np.empty(entry.shape, entry.dtype) if out is None else out
     if entry.empty:
         return result
@@ -101,6 +106,23 @@ def run(entry: Entry, first: Array, second: Array, bias: Array | None = None, ou
     if _core.conv(entry.words, entry.count, a, b, d, c, entry.ranges):
         raise _core.error()
     return result
+
+
+def _run_otherwise(entry: Entry, first: Array, second: Array, bias: Array | None, out: Array | None) -> Array:
+    """By transforms, or on copies."""
+    if entry.fft is None or not all(is_direct(array) for array in (first, second, bias, out) if array is not None):
+        return _run_copies(entry, first, second, bias, out)
+    result = np.empty(entry.shape, entry.dtype) if out is None else out
+    lhs, rhs = (second, first) if entry.swapped else (first, second)
+    entry.fft.run(lhs, rhs, bias, result)
+    return result
+
+
+def _transforms(problem: ConvProblem) -> Prepared:
+    """The problem by transforms instead of the library."""
+    from fastconv._numpy.spectral import Prepared  # a rare case, and SciPy takes its time to import
+
+    return Prepared(problem)
 
 
 def _run_copies(entry: Entry, first: Array, second: Array, bias: Array | None, out: Array | None) -> Array:

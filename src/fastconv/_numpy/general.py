@@ -90,7 +90,7 @@ def conv_general_dilated(
 
 
 def convn(x: Any, k: Any, mode: str = "full") -> Array:
-    """True convolution of two arrays of equally many dimensions, one channel: the direct sum, whatever the sizes.
+    """True convolution of two arrays of equally many dimensions, one channel.
 
         y[p] = sum over q of x[p - q] * k[q]        (mode "full": p from 0 to the sum of both extents less 2)
 

@@ -11,7 +11,7 @@ from fastconv import _core
 from fastconv._numpy.general import dtype_name
 from fastconv.normalise import OPERATIONS, ConvDims, Epilogue, Spec, family
 from fastconv.normalise.arguments import integer, one_of
-from fastconv.plan import Plan, choose
+from fastconv.plan import FFT, Plan, choose
 
 
 def plan(
@@ -63,7 +63,7 @@ def plan(
     }.get(op, (dims.x_shape, dims.w_shape))
     element = dtype_name("dtype", dtype)
     first, second = (Spec.contiguous(shape, element) for shape in shapes)
-    return choose(family(op, dims, first, second, Epilogue(precision=precision)).problem)
+    return choose(family(op, dims, first, second, Epilogue(precision=precision)).problem, extra=(FFT,))
 
 
 def set_num_threads(n: int | None) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import log2, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastconv.bench.cases import Case
-from fastconv.check import accumulator, bound, is_integer, rounded
-from fastconv.normalise import ConvDims, Spec, convn, family
+from fastconv.check import bound, is_integer, rounded, spectral_bound
+from fastconv.normalise import Call, ConvDims, Spec, convn, family
 from fastconv.problem import Axis, ConvProblem
-from fastconv.reference import Array, reference, view, wide_dtype
+from fastconv.reference import Array, reference, view
 
 #: Products that one piece of the definition may take; a row with more is checked on borders and random boxes.
 BUDGET = 500_000_000
@@ -42,7 +41,7 @@ class Oracle:
             part = _restricted(problem, box)
             truth = reference(part, lhs, rhs)
             self._pieces.append(Piece(part, rounded(problem, truth.value) if self._exact else truth.value, bound(problem, truth)))
-        self._fft = 0.0 if self._exact else fft_bound(problem, lhs, rhs)
+        self._fft = 0.0 if self._exact else float(spectral_bound(problem, lhs, rhs).max(initial=0.0))
 
     @property
     def checked(self) -> int:
@@ -64,33 +63,32 @@ class Oracle:
         return float("inf") if np.isnan(ratio).any() else float(ratio.max(initial=0.0))
 
 
-def fft_bound(problem: ConvProblem, lhs: Array, rhs: Array) -> float:
-    """eps * log2(n) * ||x|| * ||w||: what a method by Fourier transforms may add to the error of any output (Higham 2002, ch. 24)."""
-    images = view(lhs, problem.lhs, problem.lhs_extents).astype(wide_dtype(problem))
-    kernels = view(rhs, problem.rhs, problem.rhs_extents).astype(wide_dtype(problem))
-    largest = [float(np.sqrt((np.abs(a) ** 2).sum(axis=tuple(range(2, a.ndim))).max())) for a in (images, kernels)]
-    length = prod(a.size + a.kernel for a in problem.axes)
-    return float(np.finfo(accumulator(problem)).eps) * log2(length) * largest[0] * largest[1]
-
-
 def problem_of(case: Case, direction: str) -> tuple[ConvProblem, Array, Array]:
     """The problem of a case and direction on C-order arrays, with its lhs and rhs (gradients are adjoints: one is conjugated)."""
     first, second = case.operands(direction)
-    if case.op == "convn":
-        call = convn(Spec.contiguous(case.size, case.dtype), Spec.contiguous(case.kernel, case.dtype), case.mode)
-    else:
-        options: dict[str, Any] = {"stride": case.stride, "padding": case.pads, "dilation": case.dilation, "groups": case.groups}
-        if case.transposed:
-            options |= {"transposed": True, "output_padding": case.output_padding}
-        op = {"fwd": "conv", "dx": "input_grad", "dw": "weight_grad"}[direction]
-        left, right = (Spec.contiguous(a.shape, case.dtype) for a in (first, second))
-        call = family(op, ConvDims(case.x_shape, case.w_shape, **options), left, right)
+    call = call_of(case, direction)
     if direction == "dx":
         second = second.conj()
     elif direction == "dw":
         first = first.conj()
     lhs, rhs = (second, first) if call.swapped else (first, second)
     return replace(call.problem, out_dtype=case.out_dtype or case.dtype), lhs, rhs
+
+
+def call_of(case: Case, direction: str) -> Call:
+    """The call that a case and direction amount to, without its arrays."""
+    if case.op == "convn":
+        return convn(Spec.contiguous(case.size, case.dtype), Spec.contiguous(case.kernel, case.dtype), case.mode)
+    options: dict[str, Any] = {"stride": case.stride, "padding": case.pads, "dilation": case.dilation, "groups": case.groups}
+    if case.transposed:
+        options |= {"transposed": True, "output_padding": case.output_padding}
+    op, first, second = {
+        "fwd": ("conv", case.x_shape, case.w_shape),
+        "dx": ("input_grad", case.y_shape, case.w_shape),
+        "dw": ("weight_grad", case.x_shape, case.y_shape),
+    }[direction]
+    dims = ConvDims(case.x_shape, case.w_shape, **options)
+    return family(op, dims, Spec.contiguous(first, case.dtype), Spec.contiguous(second, case.dtype))
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,15 @@ from os import environ
 from fastconv.plan.algorithms import ALGORITHMS
 from fastconv.plan.machine import Machine, this_machine
 from fastconv.plan.row import Algorithm
+from fastconv.plan.rows.fft import FFT
 from fastconv.problem import ConvProblem
 
 
 def _from_environment() -> str | None:
     name = environ.get("FASTCONV_ALGORITHM") or None
-    if name is not None and name not in {row.name for row in ALGORITHMS}:
-        raise ImportError(f"FASTCONV_ALGORITHM must be one of {', '.join(row.name for row in ALGORITHMS)}, got {name!r}")
+    names = [row.name for row in (*ALGORITHMS, FFT)]
+    if name is not None and name not in names:
+        raise ImportError(f"FASTCONV_ALGORITHM must be one of {', '.join(names)}, got {name!r}")
     return name
 
 
@@ -64,14 +66,21 @@ class Plan:
         return "\n".join(lines)
 
 
+def refusal(row: Algorithm, problem: ConvProblem, machine: Machine) -> str | None:
+    """Why the planner cannot take a row for a problem, or None."""
+    if row.approximate and problem.precision == "highest":
+        return "approximate, and the precision is 'highest'"
+    return row.refuse(problem, machine)
+
+
 def choose(problem: ConvProblem, machine: Machine | None = None, extra: tuple[Algorithm, ...] = ()) -> Plan:
-    """The cheapest algorithm that does not refuse. `extra` adds rows that are not the library's own (JAX's XLA row, code < 0)."""
+    """The cheapest algorithm that does not refuse. `extra` adds rows that are not the library's own (FFT, JAX's XLA row: code < 0)."""
     machine = this_machine() if machine is None else machine
     considered: dict[str, str | float] = {}
     eligible: list[tuple[float, Algorithm]] = []
     force = _forced.get()
     for row in (*ALGORITHMS, *extra):
-        why = row.refuse(problem, machine)
+        why = refusal(row, problem, machine)
         if why is None:
             seconds = row.seconds(problem, machine)
             considered[row.name] = seconds

@@ -12,19 +12,28 @@ from fastconv.problem import ConvProblem
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """`refuse` says why the algorithm cannot run a problem, or None; `seconds` is its modelled cost; `workspace` its scratch bytes."""
+    """`refuse` says why the algorithm cannot run a problem, or None; `seconds` is its modelled cost; `workspace` its scratch bytes.
+
+    `bound` names the error bound that it holds (`fastconv.check`); one that does not hold the direct one is approximate, and is never
+    taken where the precision is "highest".
+    """
 
     name: str
     code: int
     refuse: Callable[[ConvProblem, Machine], str | None]
     seconds: Callable[[ConvProblem, Machine], float]
     workspace: Callable[[ConvProblem, Machine], int]
+    bound: str = "direct"
+
+    @property
+    def approximate(self) -> bool:
+        return self.bound != "direct"
 
 
-def timed(name: str, code: int, start: float, refuse: Callable, cycles: Callable, workspace: Callable) -> Algorithm:
+def timed(name: str, code: int, start: float, refuse: Callable, cycles: Callable, workspace: Callable, bound: str = "direct") -> Algorithm:
     """`start`: seconds that the driver takes to lay out its work, whatever the size."""
     return Algorithm(
-        name, code, refuse, lambda problem, machine: start + costs.seconds(cycles(problem, machine), problem, machine), workspace
+        name, code, refuse, lambda problem, machine: start + costs.seconds(cycles(problem, machine), problem, machine), workspace, bound
     )
 
 

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 import fastconv as fc
 from fastconv.bench.cases import Case
+from fastconv.bench.oracle import call_of
 from fastconv.bench.peers.base import Form, Ready, channels_first, channels_last, taps_first
+from fastconv.plan import FFT, choose
 
 
 def start(threads: int) -> str:
@@ -20,9 +22,10 @@ def start(threads: int) -> str:
 
 def forms(case: Case, direction: str) -> list[Form]:
     """Channels first, and channels last with the weights as HWIO."""
+    fft = choose(call_of(case, direction).problem, extra=(FFT,)).algorithm == FFT.name
     if case.op == "convn":
-        return [Form("convn", _convn)]
-    return [Form("NC", _channels_first), Form("N...C", _channels_last)]
+        return [Form("convn", _convn, fft)]
+    return [Form("NC", _channels_first, fft), Form("N...C", _channels_last, fft)]
 
 
 def _convn(case: Case, direction: str, x: NDArray[Any], k: NDArray[Any]) -> Ready:
