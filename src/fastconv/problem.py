@@ -98,7 +98,7 @@ class ConvProblem:
     @property
     def products(self) -> int:
         """Products that touch data, all outputs together; twice this is the flop count of a real problem."""
-        taps = prod(_touching_pairs(a) for a in self.axes)
+        taps = prod(touching_pairs(a) for a in self.axes)
         return self.groups * self.batch * self.channels * self.features * taps
 
     @property
@@ -130,7 +130,7 @@ class ConvProblem:
         return (WORDS_VERSION, 2 + len(body), *body)
 
 
-def _touching_pairs(axis: Axis) -> int:
+def touching_pairs(axis: Axis) -> int:
     """Pairs (p, k) whose input index is an integer inside [0, size), in time that does not grow with the extents."""
     common = gcd(axis.stride, axis.lhs_dilation)
     period = axis.lhs_dilation // common  # of the positions that one tap meets

@@ -208,7 +208,8 @@ def tiny(tmp_path: Path) -> Path:
 def test_bench_measures_one_row_and_writes_json(tiny: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.json"
     arguments = ["bench", "--suite", str(tiny), "--rows", "tiny", "--against", "scipy", "--quick", "--threads", "1", "--json", str(target)]
-    done = command(*arguments)
+    done = command(*arguments, "--html", str(tmp_path / "page"))
+    assert "tiny" in (tmp_path / "page" / "index.html").read_text()
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("tiny"))
     assert "scipy" in line
@@ -224,7 +225,7 @@ def test_bench_measures_one_row_and_writes_json(tiny: Path, tmp_path: Path) -> N
     assert refused.returncode == 2
     assert "exists; add --force to replace it" in refused.stderr
     assert target.read_text() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cases.json", "out.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cases.json", "out.json", "page"]
 
 
 @pytest.mark.parametrize(
@@ -258,3 +259,32 @@ def test_unknown_commands_and_options_are_errors_not_tracebacks(capsys: pytest.C
         assert "Traceback" not in capsys.readouterr().err
     assert status("bench", "--help") == 0
     assert "--against" in capsys.readouterr().out
+
+
+def test_soak_holds_the_drivers_to_the_definition() -> None:
+    arguments = ("--minutes", "0", "--problems", "3", "--seed", "5", "--algorithm", "direct", "--isa", "scalar", "--family", "dense")
+    done = command("soak", *arguments, "--dtype", "float32")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "seed 5"
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("direct"))
+    assert line.split()[1] == "scalar"
+    assert int(line.split()[2]) >= 3
+    assert 0 < float(line.split()[3]) <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--minutes", "-1"], "minutes must be at least 0 and finite, got -1"),
+        (["--problems", "-1"], "problems must be at least 0, got -1"),
+        (["--seed", "-1"], "seed must be at least 0, got -1"),
+        (["--algorithm", "fastest"], "algorithm must be one of general"),
+        (["--isa", "sse"], "isa must be one of scalar"),
+        (["--family", "huge"], "family must be one of any, dense"),
+        (["--dtype", "fp8"], "dtype must be one of float32"),
+    ],
+)
+def test_soak_refuses_options_it_cannot_use(arguments: list[str], message: str) -> None:
+    done = command("soak", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr

@@ -12,6 +12,7 @@ import pytest
 from fastconv.bench.cases import Case, load, matching, suite, suites
 from fastconv.bench.oracle import problem_of
 from fastconv.problem import ConvProblem
+from fastconv.reference import numpy_dtype
 
 GOOD: dict[str, Any] = {
     "name": "a",
@@ -133,3 +134,13 @@ def test_rows_by_pattern() -> None:
     assert [case.name for case in matching(suite("seed"), "3ch")] == ["seed-image-3ch"]
     with pytest.raises(ValueError, match="rows must match a case of the suite, 'nothing' matches none of"):
         matching(suite("seed"), "nothing")
+
+
+@pytest.mark.parametrize("case", [case for case in load() if case.flops < 1e9], ids=lambda case: case.name)
+def test_flops_and_bytes_are_those_of_the_problem(case: Case) -> None:
+    """Products that touch data, counted from the row, are those of the problem that the library gets, in every direction."""
+    for direction in case.directions:
+        problem, lhs, rhs = problem_of(case, direction)
+        assert case.touching_flops == 2 * problem.products
+        result = int(np.prod(case.result_shape(direction))) * numpy_dtype(case.out_dtype or case.dtype).itemsize
+        assert case.bytes(direction) == lhs.nbytes + rhs.nbytes + result

@@ -30,12 +30,13 @@ def cell(contestant: str, form: str, median: float | None, status: str = "ok", n
 
 
 def row(name: str, *cells: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "family": "f", "direction": "fwd", "what": "conv N1", "flops": 1, "cells": list(cells)}
+    sizes = {"flops": 10**9, "touching_flops": 9 * 10**8, "bytes": 10**7, "ceilings": {"flops": 2e12, "bytes": 5e10}}
+    return {"name": name, "family": "f", "direction": "fwd", "what": "conv N1", **sizes, "cells": list(cells)}
 
 
 def result(*rows: dict[str, Any], complete: bool = True) -> dict[str, Any]:
     made = {
-        "format": 1,
+        "format": 2,
         "date": "2026-01-02T03:04:05+00:00",
         "complete": complete,
         "machine": {"cpu": "Some CPU", "isa": "avx2", "cores": 4, "system": "Linux x86_64"},
@@ -136,6 +137,28 @@ def test_the_markdown_of_a_result() -> None:
     text = runpy.run_path(str(script))["markdown"](result(WIN, LOSS))
     assert "| win | fwd | 1 | 1.6 | 4 | torch channels_last | 4.00 | 2.50 |" in text
     assert "| geometric mean | | | | | | 1.73 | 1.94 |" in text
+
+
+def test_the_page_of_results() -> None:
+    script = Path(__file__).resolve().parents[2] / "benchmarks" / "page.py"
+    if not script.exists():
+        pytest.skip("the benchmarks folder is not here")
+    names = runpy.run_path(str(script))
+    text = names["page"](names["merged"]([result(WIN), result(LOSS)]))
+    assert "| f | 2 | 1.73 | 1.94 |" in text
+    assert "Losses (1):" in text
+    assert "| 0.75 | fc | loss | fwd | jax NCHW |" in text
+    assert "| 2.00 | fc | win | fwd | channels first |" in text
+    assert "| win | fwd | 2 | 1 | 1.6 | 4 | torch channels_last | 4.00 | 2.50 | 45 | 20 |" in text
+    other = result(WIN)
+    other["versions"]["numpy"] = "1.0"
+    with pytest.raises(ValueError, match="results must agree in versions"):
+        names["merged"]([result(WIN), other])
+
+
+def test_the_html_of_a_result() -> None:
+    assert "Some CPU" in table.html(result(WIN))
+    assert "losses: none" in table.html(result(WIN))
 
 
 def test_no_losses_an_interrupt_and_no_rows() -> None:

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastconv.problem import Axis, touching_pairs
+from fastconv.reference import numpy_dtype
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -107,6 +110,21 @@ class Case:
         """Two per product of the direct algorithm, edges counted in full; the same for every direction."""
         pixels = prod(self.size) if self.transposed else prod(self.y_shape[2:])
         return 2 * self.n * self.cin * self.cout // self.groups * prod(self.kernel) * pixels
+
+    @cached_property
+    def touching_flops(self) -> int:
+        """Two per product that touches data; the same for every direction."""
+        pairs = 1
+        for i, k, s, (lo, _), d, o in zip(self.size, self.kernel, self.stride, self.pads, self.dilation, self.y_shape[2:], strict=True):
+            pairs *= touching_pairs(Axis(i, k, o, 1, (k - 1) * d - lo, s, d) if self.transposed else Axis(i, k, o, s, lo, 1, d))
+        return 2 * self.n * self.cin * self.cout // self.groups * pairs
+
+    def bytes(self, direction: str) -> int:
+        """Bytes of the two operands and the result of a direction."""
+        shapes = {"x": self.x_shape, "w": self.w_shape, "y": self.y_shape}
+        wide = {"fwd": "y", "dx": "x", "dw": "w"}[direction]
+        sizes = {name: numpy_dtype(self.out_dtype or self.dtype if name == wide else self.dtype).itemsize for name in shapes}
+        return sum(prod(shape) * sizes[name] for name, shape in shapes.items())
 
     def result_shape(self, direction: str) -> tuple[int, ...]:
         """Shape of what a direction computes, in the layout of `x_shape` and `w_shape`."""

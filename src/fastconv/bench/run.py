@@ -16,13 +16,14 @@ import numpy as np
 
 import fastconv
 from fastconv.bench.cases import Case
+from fastconv.bench.ceilings import Ceilings
 from fastconv.bench.oracle import Oracle
 from fastconv.bench.process import Contestant, Died, Overrun, Worker
 from fastconv.check import numpy_dtype
 from fastconv.reference import Array
 
 #: Version of the layout of a result; raised when the meaning of a key changes.
-FORMAT = 1
+FORMAT = 2
 #: Ours: always measured. Peers: what `--against` chooses from.
 OURS = (Contestant("fc", "fastconv.bench.peers.fastconv"), Contestant("jax+fastconv", "fastconv.bench.peers.fastconv_jax"))
 PEERS = tuple(Contestant(name, f"fastconv.bench.peers.{name}") for name in ("jax", "torch", "scipy", "opencv", "onnx"))
@@ -119,11 +120,12 @@ def bench(
     try:
         notify("starting the contestants")
         present = [worker for worker in workers if _started(worker, result["contestants"])]
-        with tempfile.TemporaryDirectory(prefix="fastconv-bench-") as folder:
+        with tempfile.TemporaryDirectory(prefix="fastconv-bench-") as folder, Ceilings(settings.threads) as ceilings:
             for case in cases:
                 for direction in case.directions:
                     notify(f"{case.name} {direction}")
-                    result["rows"].append(_row(case, direction, present, settings, Path(folder) / "result.npy"))
+                    row = _row(case, direction, present, settings, Path(folder) / "result.npy")
+                    result["rows"].append({**row, "ceilings": _ceilings(case, direction, ceilings)})
         result["complete"] = True
     except KeyboardInterrupt:
         result["complete"] = False
@@ -182,8 +184,15 @@ def _row(case: Case, direction: str, workers: Sequence[Worker], settings: Settin
         "direction": direction,
         "what": case.describe(),
         "flops": case.flops,
+        "touching_flops": case.touching_flops,
+        "bytes": case.bytes(direction),
         "cells": [cell.to_json() for cell in row.cells],
     }
+
+
+def _ceilings(case: Case, direction: str, ceilings: Ceilings) -> dict[str, float | None]:
+    """What the machine could do in the moment of a row: flops per second (None for a dtype without tiles), and bytes copied per second."""
+    return {"flops": ceilings.flops(case.dtype), "bytes": ceilings.copied(case.bytes(direction))}
 
 
 class _Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,13 @@ def show(result: Mapping[str, Any], out: Console) -> None:
     for part in tables:
         out.print("", part, "", sep="\n")
     _verdict(result, table, out)
+
+
+def html(result: Mapping[str, Any]) -> str:
+    """What `show` prints, as a page of its own."""
+    out = Console(file=io.StringIO(), record=True, highlight=False, width=PLAIN_WIDTH)
+    show(result, out)
+    return out.export_html()
 
 
 def _width(table: Table, out: Console) -> int:

@@ -97,7 +97,8 @@ def bench(
     cap: Annotated[float, typer.Option(help="Seconds that one call may take before its process is killed.")] = 10.0,
     memory: Annotated[float | None, typer.Option(help="GiB that a contestant may hold; default: half of the machine's.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the table as DIR/index.html.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
 ) -> None:
     """Measure fastconv against its peers: checked against float64, each in a process of its own, in turn."""
     from fastconv.bench import cases, run, table
@@ -114,6 +115,9 @@ def bench(
             raise ValueError(f"memory must be above 0 and at most 1048576 GiB, got {memory:g}")
         if json_file is not None:
             _check_writable(json_file, force)
+        if html is not None:
+            html.mkdir(parents=True, exist_ok=True)
+            _check_writable(html / "index.html", force, "html")
     pace = {"rounds": 2, "slice": 0.05} if quick else {}
     limit = run.default_memory() if memory is None else int(memory * 2**30)
     settings = run.Settings(threads=threads or most, cap=cap, memory=limit, **pace)
@@ -122,6 +126,9 @@ def bench(
     if json_file is not None:
         _write(json_file, json.dumps(result, indent=1) + "\n")
         print(f"written to {json_file}")
+    if html is not None:
+        _write(html / "index.html", table.html(result))
+        print(f"written to {html / 'index.html'}")
     if not result["complete"]:
         raise SystemExit(130)
     from fastconv.bench.summary import ours_are_right
@@ -151,11 +158,11 @@ def _with_progress(chosen: Sequence[Any], contestants: Sequence[Any], settings: 
         return measure(chosen, contestants, settings, notify)
 
 
-def _check_writable(path: Path, force: bool) -> None:
+def _check_writable(path: Path, force: bool, option: str = "json") -> None:
     if path.exists() and not force:
-        raise ValueError(f"json must name a new file, {str(path)!r} exists; add --force to replace it")
+        raise ValueError(f"{option} must name a new file, {str(path)!r} exists; add --force to replace it")
     if path.is_dir() or not path.resolve().parent.is_dir() or not os.access(path.resolve().parent, os.W_OK):
-        raise ValueError(f"json must name a file in a folder that exists and is writable, got {str(path)!r}")
+        raise ValueError(f"{option} must name a file in a folder that exists and is writable, got {str(path)!r}")
 
 
 def _write(path: Path, text: str) -> None:
