@@ -36,6 +36,11 @@ def operands(kernel: _core.Kernel) -> tuple[tuple[int, ...], list[np.ndarray], f
         rows, pixels = 3, 56
         arrays = [np.ones(rows * pixels * n, dtype) for n in (kernel.rows, width)] + [np.zeros(kernel.rows * width, dtype)]
         return (rows, pixels, 0), arrays, 2.0 * rows * pixels * kernel.rows * width
+    if kernel.family == "block":
+        segments, steps = 9, max(2, 4096 // 9 // (width + kernel.rows))
+        depth = segments * steps
+        arrays = [np.ones(depth * kernel.rows, dtype), np.ones(depth * width, dtype), np.zeros(kernel.rows * width, dtype)]
+        return (segments, steps, lanes, 0), arrays, 2.0 * depth * kernel.rows * width
     depth = 8 * lanes
     arrays = [np.ones(kernel.rows * depth, dtype), np.ones(kernel.cols * depth, dtype), np.zeros(kernel.rows * width, dtype)]
     return (depth,), arrays, 2.0 * depth * kernel.rows * kernel.cols

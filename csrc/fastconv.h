@@ -50,6 +50,8 @@ FASTCONV_EXPORT const char* fastconv_kernels(void);
  *   stencil R x V x H   c[r*out_step + j] (+)= sum over q, h of b[q + (r+h)*row_step + j] * a[q*H + h];
  *                       sizes: shifts, row_step, out_step, accumulate
  *   dot R x C      c[i][j][lane] += a[i][k] * b[j][k] for k of that lane; sizes: depth (whole vectors are used)
+ *   block R x V    c[m][j] (+)= sum over s, i of a[s][m][i] * b[s][i][j], j < V*lanes; sizes: segments, steps, tail (lanes of the last
+ *                  vector that are stored), accumulate
  * Returns 0, or nonzero with a message. Trusts its arguments. */
 FASTCONV_EXPORT int fastconv_run_kernel(int64_t index, int64_t runs, const int64_t* sizes, const void* a, const void* b, void* c);
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/isa.h"
+#include "kernels/block.h"
 #include "kernels/outer.h"
 #include "kernels/stencil.h"
 #include "kernels/tile.h"
@@ -21,6 +22,7 @@ constexpr Row kRows[] = {
 #define FASTCONV_STENCIL(isa, element, rows, vectors, taps) {Isa::isa, #element, "stencil", rows, vectors, taps},
 #define FASTCONV_DOT(isa, element, left, right) {Isa::isa, #element, "dot", left, right, 0},
 #define FASTCONV_OUTER(isa, element, rows, vectors) {Isa::isa, #element, "outer", rows, vectors, 0},
+#define FASTCONV_BLOCK(isa, element, rows, vectors) {Isa::isa, #element, "block", rows, vectors, 0},
 #include "kernels/kernels.inc"
 };
 
@@ -42,6 +44,25 @@ const char* run_as(const Row& row, int64_t runs, const int64_t* sizes, const T* 
             const TileFunction<T> run = sizes[2] != 0 ? kernel.run_by_rows : kernel.run;
             if (run == nullptr) return "kernel: has no form that reads by rows";
             for (int64_t turn = 0; turn < runs; ++turn) run(sizes[0], a, b, c, sizes[1] != 0);
+            return nullptr;
+        }
+    }
+    if (family == "block") {
+        const BlockKernels<T>& kernels = block_kernels<T>(row.isa);
+        const int64_t width = int64_t{row.columns} * kernels.lanes;
+        std::vector<const T*> left, right;
+        std::vector<T*> out;
+        for (int64_t s = 0; s < sizes[0]; ++s) {
+            for (int m = 0; m < row.rows; ++m) left.push_back(a + (s * row.rows + m) * sizes[1]);
+            right.push_back(b + s * sizes[1] * width);
+        }
+        for (int m = 0; m < row.rows; ++m) out.push_back(c + m * width);
+        for (int i = 0; i < kernels.count; ++i) {
+            const BlockKernel<T>& kernel = kernels.blocks[i];
+            if (kernel.rows != row.rows || kernel.vectors != row.columns) continue;
+            const BlockArguments<T> arguments{sizes[0], sizes[1],   left.data(), right.data(), 0, 1, 0,
+                                              width,    out.data(), sizes[2],    sizes[3] != 0};
+            for (int64_t turn = 0; turn < runs; ++turn) kernel.run(arguments);
             return nullptr;
         }
     }

@@ -113,11 +113,29 @@ def test_outer(index: int, kernel: _core.Kernel) -> None:
             np.testing.assert_array_equal(c.result.reshape(kernel.rows, width), a @ b + 5 * accumulate)
 
 
+@pytest.mark.parametrize(("index", "kernel"), rows_of("block"))
+def test_block(index: int, kernel: _core.Kernel) -> None:
+    dtype, lanes = dtype_of(kernel), lanes_of(kernel)
+    width = kernel.cols * lanes
+    rng = np.random.default_rng(index)
+    for segments, steps in ((0, 3), (1, 1), (3, 7), (9, 4)):
+        a, b = integers(rng, (segments, kernel.rows, steps), dtype), integers(rng, (segments, steps, width), dtype)
+        expected = np.einsum("smi,sij->mj", a, b)
+        for accumulate in (False, True):
+            for tail in (1, lanes - 1, lanes):
+                c = Guarded(kernel.rows * width, dtype, 5)
+                run(index, (segments, steps, tail, accumulate), a, b, c.result)
+                c.check()
+                stored = width - lanes + tail
+                np.testing.assert_array_equal(c.result.reshape(kernel.rows, width)[:, :stored], expected[:, :stored] + 5 * accumulate)
+                assert (c.result.reshape(kernel.rows, width)[:, stored:] == 5).all(), "stored lanes beyond the tail"
+
+
 def test_every_level_has_every_family() -> None:
     for isa in _core.isas():
         for element in ("float", "double"):
             families = {kernel.family for kernel in KERNELS if kernel.isa == isa and kernel.element == element}
-            assert families == {"tile", "stencil", "dot", "outer"}, (isa, element)
+            assert families == {"tile", "stencil", "dot", "outer", "block"}, (isa, element)
 
 
 def test_an_unknown_row_is_refused() -> None:

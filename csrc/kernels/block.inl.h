@@ -1,0 +1,40 @@
+// Body of the block kernels (kernels/block.h) for one ISA; included by kernels/isa/block_<isa>.cc inside its namespace.
+
+template <class T, int Rows, int Vectors>
+static void block(const BlockArguments<T>& arguments) {
+    constexpr int L = kLanes<T>;
+    Vec<T> sum[Rows][Vectors] = {};
+    const int64_t steps = arguments.steps, a_step = arguments.a_step, b_step = arguments.b_step;
+    const T* const* a = arguments.a;
+    for (int64_t s = 0; s < arguments.segments; ++s, a += Rows) {
+        const T* row[Rows];
+#pragma GCC unroll 8
+        for (int m = 0; m < Rows; ++m) row[m] = a[m] + arguments.a_shift;
+        const T* b = arguments.b[s] + arguments.b_shift;
+        int64_t at = 0;
+        for (int64_t i = 0; i < steps; ++i, at += a_step, b += b_step) {
+            __asm__("" : "+r"(at));  // one index for all rows: compilers would rather advance every pointer
+            Vec<T> operand[Vectors];
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) operand[v] = load(b + v * L);
+#pragma GCC unroll 8
+            for (int m = 0; m < Rows; ++m) {
+                const Vec<T> scale = splat(row[m][at]);
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v) sum[m][v] = fma(scale, operand[v], sum[m][v]);
+            }
+        }
+    }
+    const int64_t tail = arguments.tail;
+#pragma GCC unroll 8
+    for (int m = 0; m < Rows; ++m) {
+        T* c = arguments.c[m];
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v, c += L) {
+            if (v + 1 < Vectors || tail == L)
+                store(c, arguments.accumulate ? sum[m][v] + load<T>(c) : sum[m][v]);
+            else
+                store_first(c, arguments.accumulate ? sum[m][v] + load_first<T>(c, tail) : sum[m][v], tail);
+        }
+    }
+}

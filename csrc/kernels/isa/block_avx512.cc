@@ -1,0 +1,20 @@
+// Block kernels for avx512.
+#include "kernels/block.h"
+
+#include <immintrin.h>
+
+namespace fastconv::block_avx512 {
+namespace {
+// clang-format off: the order matters
+#define FASTCONV_IF_avx512 FASTCONV_HERE
+#include "kernels/only_here.inl.h"
+#include "kernels/vector.inl.h"
+#include "kernels/block.inl.h"
+#include "kernels/block_table.inl.h"
+// clang-format on
+}  // namespace
+
+const BlockKernels<float>& floats() { return kFloat; }
+const BlockKernels<double>& doubles() { return kDouble; }
+
+}  // namespace fastconv::block_avx512
