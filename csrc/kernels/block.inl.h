@@ -4,16 +4,17 @@ template <class T, int Rows, int Vectors>
 static void block(const BlockArguments<T>& arguments) {
     constexpr int L = kLanes<T>;
     Vec<T> sum[Rows][Vectors] = {};
-    const int64_t steps = arguments.steps, a_step = arguments.a_step, b_step = arguments.b_step;
     const T* const* a = arguments.a;
     for (int64_t s = 0; s < arguments.segments; ++s, a += Rows) {
         const T* row[Rows];
 #pragma GCC unroll 8
-        for (int m = 0; m < Rows; ++m) row[m] = a[m] + arguments.a_shift;
+        for (int m = 0; m < Rows; ++m) row[m] = a[m];
         const T* b = arguments.b[s] + arguments.b_shift;
-        int64_t at = 0;
-        for (int64_t i = 0; i < steps; ++i, at += a_step, b += b_step) {
-            __asm__("" : "+r"(at));  // one index for all rows: compilers would rather advance every pointer
+        int64_t at = arguments.a_shift;
+        for (int64_t i = 0; i < arguments.steps; ++i, at += arguments.a_step, b += arguments.b_step) {
+            // One index for all rows, where compilers would rather advance every pointer; and the steps stay in memory, where they
+            // would rather move them to and from vector registers: row pointers need all others.
+            __asm__("" : "+r"(at) : : "memory");
             Vec<T> operand[Vectors];
 #pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) operand[v] = load(b + v * L);

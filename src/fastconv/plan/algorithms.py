@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastconv.plan.converted import through_reals
 from fastconv.plan.row import Algorithm
+from fastconv.plan.rows.block import BLOCK
 from fastconv.plan.rows.direct import DIRECT
 from fastconv.plan.rows.general import GENERAL
 from fastconv.plan.rows.outer import OUTER
@@ -11,6 +12,6 @@ from fastconv.plan.rows.reduce import REDUCE
 from fastconv.plan.rows.stencil import STENCIL
 
 #: Those of real numbers, which serve other types on copies.
-_REAL = (DIRECT, STENCIL, REDUCE, OUTER)
+_REAL = (DIRECT, STENCIL, REDUCE, OUTER, BLOCK)
 
 ALGORITHMS: tuple[Algorithm, ...] = (GENERAL, *map(through_reals, _REAL))

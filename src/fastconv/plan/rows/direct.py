@@ -18,7 +18,7 @@ SHARED_BYTES = 8 << 20
 MOST_COLUMNS = 1 << 17
 
 # Cycles, fitted on the rows that benchmarks/models.py times.
-PACK_CONTIGUOUS = 0.12  # an element copied in vectors
+PACK_CONTIGUOUS = 0.3  # an element copied in vectors, and read from the second cache
 PACK_TRANSPOSED = 0.35  # an element through an in-register transposition
 PACK_GATHERED = 2.0  # an element fetched alone
 PACK_RUN = 40.0  # starting the copy of one run of lanes

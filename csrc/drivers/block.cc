@@ -1,0 +1,107 @@
+// Dense convolution in blocks (drivers/block.h): chooses the form, and runs dilated inputs phase by phase.
+#include "drivers/block.h"
+
+#include <algorithm>
+
+#include "base/scratch.h"
+#include "drivers/drivers.h"
+#include "drivers/finite.h"
+#include "drivers/geometry.h"
+#include "drivers/phases.h"
+
+namespace fastconv {
+namespace {
+
+constexpr double kMaxPhases = 64;  // each is a problem of its own
+constexpr double kMaxTaps = 4096;  // each has pointers of its own
+constexpr int64_t kMostMovedBytes = 64 << 20;
+
+// Whether looking at the weights costs less than looking at the outputs that padding takes part in.
+bool has_fewer_weights(const Problem& p) {
+    double outputs = static_cast<double>(p.batch), weights = static_cast<double>(p.channels);
+    for (int i = 0; i < p.dims; ++i) {
+        outputs *= static_cast<double>(p.axes[i].out);
+        weights *= static_cast<double>(p.axes[i].kernel);
+    }
+    return weights < outputs;
+}
+
+bool has_no_sums(const Problem& p) {
+    bool none = p.channels == 0;
+    for (int i = 0; i < p.dims; ++i) none = none || p.axes[i].kernel == 0 || p.axes[i].size == 0;
+    return none;
+}
+
+// The phases of a problem in one form.
+template <class T>
+struct Forms {
+    void add(std::unique_ptr<BlockForm<T>> form) {
+        cycles += form->cycles();
+        shared = std::max(shared, form->shared_size());
+        forms.push_back(std::move(form));
+    }
+    std::vector<std::unique_ptr<BlockForm<T>>> forms;
+    double cycles = 0;
+    int64_t shared = 0;
+};
+
+template <class T>
+const char* run_block_as(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    const BlockSet<T> set(block_kernels<T>(current_isa()));
+    const bool weights_first = has_fewer_weights(problem);
+    if (weights_first && !rhs_is_finite(problem, static_cast<const T*>(buffers.rhs.data))) return run_general(problem, buffers, executor);
+    std::atomic<bool> suspicious{false};
+    BlockCall<T> call{sort_axes(problem), static_cast<const T*>(buffers.rhs.data),
+                      problem.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr, static_cast<T*>(buffers.out.data),
+                      weights_first ? nullptr : &suspicious};
+
+    // Phases of a dilated input are problems of their own. Channels that do not lie side by side are moved for vectors of features.
+    const bool move = call.p.lhs.outer[2] != 1 && call.p.channels > 1;
+    const int64_t moved = move ? ceil_div(channels_last_size(call.p), set.lanes) * set.lanes : 0;
+    Forms<T> by_features, by_pixels;
+    for (const Problem& part : split_phases(call.p)) {
+        if (has_no_sums(part)) {  // nothing but bias and activation
+            if (const char* why = run_general(part, buffers, executor)) return why;
+            continue;
+        }
+        call.p = part;
+        by_pixels.add(block_by_pixels(call, set));
+        if (move) call.p = with_channels_last(part);
+        by_features.add(block_by_features(call, set));
+    }
+    if (by_pixels.forms.empty()) return nullptr;
+    by_features.cycles += kTransposed * static_cast<double>(moved);
+    const bool in_pixels = by_pixels.cycles < by_features.cycles || moved * static_cast<int64_t>(sizeof(T)) > kMostMovedBytes;
+    const Forms<T>& chosen = in_pixels ? by_pixels : by_features;
+    const int64_t copy = in_pixels ? 0 : moved;
+    T* shared = static_cast<T*>(scratch(ScratchSlot::shared, static_cast<size_t>(copy + chosen.shared) * sizeof(T)));
+    if (shared == nullptr) return "out of memory";
+    const T* lhs = static_cast<const T*>(buffers.lhs.data);
+    if (copy > 0) {
+        put_channels_last(sort_axes(problem), lhs, shared, executor);
+        lhs = shared;
+    }
+    for (const auto& form : chosen.forms)
+        if (const char* why = form->run(lhs, shared + copy, executor)) return why;
+    if (suspicious.load() && !rhs_is_finite(problem, static_cast<const T*>(buffers.rhs.data)))
+        return run_general(problem, buffers, executor);
+    return nullptr;
+}
+
+}  // namespace
+
+const char* run_block(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    if (problem.dtype != problem.out_dtype) return "block: the output type must be the operands'";
+    double phases = 1, taps = 1;
+    for (int i = 0; i < problem.dims; ++i) {
+        phases *= static_cast<double>(std::min(problem.axes[i].lhs_dilation, problem.axes[i].out));
+        taps *= static_cast<double>(problem.axes[i].kernel);
+    }
+    if (phases > kMaxPhases) return "block: too many phases";
+    if (taps > kMaxTaps) return "block: too many taps";
+    if (problem.dtype == Dtype::f32) return run_block_as<float>(problem, buffers, executor);
+    if (problem.dtype == Dtype::f64) return run_block_as<double>(problem, buffers, executor);
+    return "block: f32 and f64 only";
+}
+
+}  // namespace fastconv

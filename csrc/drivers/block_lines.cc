@@ -1,0 +1,198 @@
+#include "drivers/block_lines.h"
+
+#include <algorithm>
+
+#include "drivers/geometry.h"
+
+namespace fastconv {
+namespace {
+
+constexpr int64_t kCopyBytes = 512 << 10;
+
+// Positions on axis i that fall on padding before and after the data, the fewest of all phases.
+struct Padding {
+    int64_t before, after;
+};
+
+Padding padding_of(const Axis& a, const std::vector<int64_t>& phases, int64_t first, int64_t length) {
+    Padding least{length, length};
+    for (const int64_t phase : phases) {
+        const int64_t base = first * a.stride + phase - a.lo;
+        const int64_t before = std::min(length, std::max<int64_t>(0, ceil_div(-base, a.stride)));
+        const int64_t end = std::min(length, std::max<int64_t>(0, ceil_div(a.size - base, a.stride)));
+        least.before = std::min(least.before, before);
+        least.after = std::min(least.after, length - std::max(before, end));
+    }
+    return least;
+}
+
+int64_t even_block(int64_t count, int64_t most) { return ceil_div(count, ceil_div(count, std::max<int64_t>(1, most))); }
+
+}  // namespace
+
+BlockLines::BlockLines(const Problem& p, int64_t element_bytes, int lanes, int64_t wanted_tasks) : p_(p) {
+    images = 1;
+    for (int i = 0; i < p.dims; ++i) {
+        const Axis& a = p.axes[i];
+        reach[i] = (a.kernel - 1) * a.rhs_dilation / a.stride;
+        for (int64_t k = 0; k < a.kernel && static_cast<int64_t>(phases[i].size()) < a.stride; ++k) {
+            const int64_t phase = k * a.rhs_dilation % a.stride;
+            if (std::find(phases[i].begin(), phases[i].end(), phase) == phases[i].end()) phases[i].push_back(phase);
+        }
+        images *= static_cast<int64_t>(phases[i].size());
+        block[i] = 1;
+    }
+    // From the innermost axis out, as many outputs as the copy may hold.
+    int64_t room = std::max<int64_t>(1, kCopyBytes / element_bytes / std::max<int64_t>(1, p.channels * images));
+    for (int i = 0; i < p.dims; ++i) room = std::max<int64_t>(1, room / (i + 1 < p.dims ? reach[i] + 1 : 1));
+    for (int i = p.dims - 1; i >= 0; --i) {
+        const int64_t least = i + 1 == p.dims ? 4 * lanes : 1;
+        const int64_t most = std::max(least, i + 1 == p.dims ? room - reach[i] : room * (reach[i] + 1) - reach[i]);
+        block[i] = even_block(p.axes[i].out, most);
+        room = i + 1 == p.dims ? room / (block[i] + reach[i]) : room * (reach[i] + 1) / (block[i] + reach[i]);
+        if (block[i] < p.axes[i].out) break;
+    }
+    // Smaller ones from the outermost axis in, until there are enough tasks.
+    for (int i = 0; i < p.dims; ++i) {
+        for (int j = 0; j < p.dims; ++j) counts[j] = ceil_div(p.axes[j].out, block[j]);
+        const int64_t missing = ceil_div(wanted_tasks, p.batch * p.groups * blocks());
+        if (missing <= 1) break;
+        const int64_t least = i + 1 == p.dims ? 4 * lanes : 1;
+        block[i] = std::max(std::min(block[i], least), even_block(p.axes[i].out, block[i] / missing));
+    }
+    for (int j = 0; j < p.dims; ++j) counts[j] = ceil_div(p.axes[j].out, block[j]);
+}
+
+int64_t BlockLines::blocks() const {
+    int64_t count = 1;
+    for (int i = 0; i < p_.dims; ++i) count *= counts[i];
+    return count;
+}
+
+int64_t BlockLines::copy_size() const {
+    int64_t size = p_.channels * images;
+    for (int i = 0; i < p_.dims; ++i) size *= block[i] + reach[i];
+    return size;
+}
+
+BlockCopy::BlockCopy(const Problem& p, const BlockLines& lines, int64_t index) {
+    padded = false;
+    int64_t closer = 0;  // what rows share
+    for (int i = p.dims - 1; i >= 0; --i) {
+        first[i] = index % lines.counts[i] * lines.block[i];
+        index /= lines.counts[i];
+        extent[i] = std::min(lines.block[i], p.axes[i].out - first[i]);
+        length[i] = extent[i] + lines.reach[i];
+        const Axis& a = p.axes[i];
+        const int64_t last = (first[i] + extent[i] - 1) * a.stride + (a.kernel - 1) * a.rhs_dilation - a.lo;
+        padded = padded || first[i] * a.stride < a.lo || last >= a.size;
+        if (i + 1 == p.dims && p.dims > 1) {
+            const Padding padding = padding_of(a, lines.phases[i], first[i], length[i]);
+            closer = std::min({padding.before, padding.after, lines.reach[i]});
+        }
+    }
+    int64_t step = 1;
+    for (int i = p.dims - 1; i >= 0; --i) {
+        pitch[i] = step;
+        step *= length[i] - (i + 1 == p.dims ? closer : 0);
+        if (i + 2 == p.dims) step += closer;  // the last row of an image has nobody to share with
+    }
+    if (p.dims == 0) step = 1;
+    image_pitch = step;
+    channel_pitch = step * lines.images;
+}
+
+int64_t BlockCopy::tap(const Problem& p, const BlockLines& lines, const int64_t* reach) const {
+    int64_t image = 0, at = 0;
+    for (int i = 0; i < p.dims; ++i) {
+        const std::vector<int64_t>& phases = lines.phases[i];
+        const auto place = std::find(phases.begin(), phases.end(), reach[i] % p.axes[i].stride);
+        image = image * static_cast<int64_t>(phases.size()) + (place - phases.begin());
+        at += reach[i] / p.axes[i].stride * pitch[i];
+    }
+    return image * image_pitch + at;
+}
+
+int64_t BlockCopy::line(int dims) const {
+    int64_t last = 0;
+    for (int i = std::max(0, dims - 2); i < dims; ++i) last += (extent[i] - 1) * pitch[i];
+    return last + 1;
+}
+
+int64_t BlockCopy::lines(int dims) const {
+    int64_t count = 1;
+    for (int i = 0; i + 2 < dims; ++i) count *= extent[i];
+    return count;
+}
+
+namespace {
+
+constexpr int64_t kLanesAtOnce = 64;
+
+// to[c][j] = from[c][(j - begin) * step] for begin <= j < end, else zero up to length.
+template <class T>
+void fill_row(const Problem& p, const PackKernels<T>& pack, int64_t channel_pitch, const T* from, int64_t begin, int64_t end, int64_t step,
+              int64_t length, T* to) {
+    const int64_t count = end - begin, channel = p.lhs.outer[2];
+    if (count > 0 && channel == 1 && p.channels > 1 && step != 1) {
+        const T* starts[kLanesAtOnce];
+        int64_t zero[kLanesAtOnce] = {}, all[kLanesAtOnce];
+        for (int64_t j = 0; j < kLanesAtOnce; ++j) all[j] = p.channels;
+        for (int64_t first = 0; first < count; first += kLanesAtOnce) {
+            const int64_t now = std::min(kLanesAtOnce, count - first);
+            for (int64_t j = 0; j < now; ++j) starts[j] = from + (first + j) * step;
+            pack.walked(to + begin + first, channel_pitch, p.channels, starts, zero, all, now, 1);
+        }
+    } else if (count > 0) {
+        pack.spaced(to + begin, channel_pitch, p.channels, from, channel, step, count);
+    }
+    if (count == length) return;
+    for (int64_t c = 0; c < p.channels; ++c) {
+        T* row = to + c * channel_pitch;
+        for (int64_t j = 0; j < begin; ++j) row[j] = T(0);
+        for (int64_t j = end; j < length; ++j) row[j] = T(0);
+    }
+}
+
+}  // namespace
+
+template <class T>
+void fill_block_copy(const Problem& p, const BlockLines& lines, const BlockCopy& copy, const T* image, int64_t room, T* to) {
+    const PackKernels<T>& pack = tile_kernels<T>(current_isa()).pack;
+    const int lane = p.dims - 1;
+    int64_t rows = 1, phase_at[kMaxDims] = {};
+    for (int i = 0; i < lane; ++i) rows *= copy.length[i];
+    auto phase = [&](int i) { return lines.phases[i][static_cast<size_t>(phase_at[i])]; };
+    for (int64_t q = 0; q < lines.images; ++q) {
+        for (int64_t row = 0; row < rows; ++row) {
+            int64_t rest = row, from = 0;
+            T* place = to + q * copy.image_pitch;
+            bool inside = true;
+            for (int i = lane - 1; i >= 0; --i) {
+                const int64_t at = rest % copy.length[i];
+                rest /= copy.length[i];
+                const int64_t input = copy.input(p.axes[i], i, phase(i), at);
+                inside = inside && input >= 0 && input < p.axes[i].size;
+                from += input * p.lhs.spatial[i];
+                place += at * copy.pitch[i];
+            }
+            if (p.dims == 0) {
+                fill_row(p, pack, copy.channel_pitch, image, 0, 1, 0, 1, place);
+                continue;
+            }
+            const Axis& a = p.axes[lane];
+            const int64_t base = copy.input(a, lane, phase(lane), 0), length = copy.length[lane];
+            const int64_t begin = inside ? std::min(length, std::max<int64_t>(0, ceil_div(-base, a.stride))) : length;
+            const int64_t end = std::max(begin, std::min(length, ceil_div(a.size - base, a.stride)));
+            from += (base + begin * a.stride) * p.lhs.spatial[lane];
+            fill_row(p, pack, copy.channel_pitch, image + (begin < end ? from : 0), begin, end, a.stride * p.lhs.spatial[lane], length,
+                     place);
+        }
+        for (int i = lane; i >= 0 && ++phase_at[i] == static_cast<int64_t>(lines.phases[i].size()); --i) phase_at[i] = 0;
+    }
+    std::fill(to + p.channels * copy.channel_pitch, to + p.channels * copy.channel_pitch + room, T(0));
+}
+template void fill_block_copy<float>(const Problem&, const BlockLines&, const BlockCopy&, const float*, int64_t, float*);
+template void fill_block_copy<double>(const Problem&, const BlockLines&, const BlockCopy&, const double*, int64_t, double*);
+
+}  // namespace fastconv

@@ -1,0 +1,111 @@
+"""The block algorithm: dense convolution whose pixels are read where they lie, or from one copy (csrc/drivers/block.h)."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+
+from fastconv.plan import costs
+from fastconv.plan.machine import Machine
+from fastconv.plan.row import refuse_unless_float, timed
+from fastconv.problem import Axis, ConvProblem
+
+#: As in csrc/drivers/block.cc.
+MOST_PHASES = 64
+MOST_TAPS = 4096
+
+# Cycles, fitted on the rows that benchmarks/models.py times.
+COPIED = 0.15  # an element copied in vectors
+TRANSPOSED = 0.5  # an element through a transposition in registers
+ALONE = 2.0  # an element moved alone
+START = 40.0  # calling a tile's kernel and moving its sums ...
+SEGMENT = 12.0  # ... and turning to another tap
+PIXEL = 20.0  # describing a pixel ...
+TAP = 3.0  # ... and each of its taps
+ROW = 30.0  # starting a row of a copy
+PHASE = 4000.0  # laying out one phase of a dilated input
+
+
+def refuse(problem: ConvProblem, machine: Machine) -> str | None:
+    if why := refuse_unless_float(problem):
+        return why
+    if costs.most_phases(problem) > MOST_PHASES:
+        return f"{costs.most_phases(problem)} phases of the dilated input are too many to run one by one"
+    taps = prod(a.kernel for a in problem.axes)
+    return f"{taps} taps are too many to point to" if taps > MOST_TAPS else None
+
+
+def cycles(problem: ConvProblem, machine: Machine) -> float:
+    lanes = costs.lanes_of(problem, machine)
+    wide = machine.vector_bytes == 64 or machine.isa == "neon"  # 32 registers
+    phases = prod(costs.phases(a) for a in problem.axes)
+    common = problem.groups * min(_by_features(problem, lanes, wide), _by_pixels(problem, lanes, wide))
+    return common + (PHASE * phases if phases > 1 else 0.0)
+
+
+def _taps(problem: ConvProblem) -> float:
+    """Taps that an output meets: tiles drop taps that none of their pixels does."""
+    return problem.products / (problem.groups * problem.batch * problem.features * problem.channels * prod(a.out for a in problem.axes))
+
+
+def _tile(rows: float, vectors: float) -> float:
+    return 0.4 + max(4.0, rows * vectors / 2, (rows + vectors) / 2)
+
+
+def _weights(problem: ConvProblem) -> int:
+    return problem.features * problem.channels * prod(a.kernel for a in problem.axes)
+
+
+def _by_features(problem: ConvProblem, lanes: int, wide: bool) -> float:
+    pixels, taps = problem.batch * prod(a.out for a in problem.axes), _taps(problem)
+    vectors = ceil(problem.features / lanes)
+    panels = ceil(vectors / (4 if wide else 3))
+    rows = {4: 6, 3: 8 if wide else 4, 2: 8 if wide else 6, 1: 8}[ceil(vectors / panels)]
+    tile = _tile(rows, vectors / panels) * taps * problem.channels + START + SEGMENT * taps
+    product = panels * tile * pixels / rows
+    weights = _weights(problem) * (COPIED if problem.rhs.outer[1] == 1 else TRANSPOSED)
+    if problem.out.outer[2] == 1:
+        storing = 0.0
+    else:
+        storing = TRANSPOSED if 1 in problem.out.spatial and all(costs.phases(a) == 1 for a in problem.axes) else ALONE
+    moved = 0.0
+    if problem.lhs.outer[2] != 1 and problem.channels > 1:
+        moved = TRANSPOSED * problem.batch * problem.channels * prod(a.size for a in problem.axes)
+    return product + pixels * (PIXEL + TAP * taps) + weights + storing * pixels * problem.features + moved
+
+
+def _by_pixels(problem: ConvProblem, lanes: int, wide: bool) -> float:
+    axes = costs.sorted_axes(problem)
+    pieces = ceil(problem.features / (8 if wide else 4))
+    rows = problem.features / pieces
+    most = 4 if wide and rows <= 6 else 3
+    plane = [ceil(a.out / costs.phases(a)) for a in axes[-2:]]
+    gap = _reach(axes[-1]) / 2 if len(plane) > 1 else 0
+    pixels = prod(plane) + (prod(plane[:-1]) - 1) * gap
+    # Cut for the cores; each piece ends in a vector of its own.
+    vectors = ceil(pixels / lanes) + 0.5 * min(16, pixels / lanes / most)
+    stretches = ceil(vectors / most)
+    lines = problem.batch * prod(a.out for a in axes) / prod(plane)
+    tile = _tile(rows, vectors / stretches) * _taps(problem) * problem.channels + START + SEGMENT * _taps(problem)
+    product = lines * stretches * pieces * tile
+    inner = min((abs(step) * a.stride for a, step in zip(problem.axes, problem.lhs.spatial, strict=True)), default=1)
+    copied = problem.batch * problem.channels * prod(a.size for a in axes)
+    if prod(a.kernel for a in axes) == 1 and inner == 1:
+        copied = 0  # in place
+    each = COPIED if inner == 1 else 2 * COPIED if inner == 2 else TRANSPOSED if problem.lhs.outer[2] == 1 else ALONE
+    phased = any(costs.phases(a) > 1 for a in axes)
+    adjoin = 1 in problem.out.spatial and not phased
+    storing = COPIED if adjoin else TRANSPOSED if problem.out.outer[2] == 1 else ALONE
+    outputs = problem.batch * problem.features * prod(a.out for a in axes)
+    return product + copied * each * 1.3 + lines * prod(plane[:-1]) * ROW + storing * outputs
+
+
+def _reach(axis: Axis) -> int:
+    return (axis.kernel - 1) * axis.rhs_dilation // axis.stride
+
+
+def workspace(problem: ConvProblem, machine: Machine) -> int:
+    item = costs.ITEM_BYTES[problem.dtype]
+    return item * (prod(problem.rhs_extents) * 2 + min(prod(problem.lhs_extents), 16 << 20)) + machine.cores * (1 << 20)
+
+
+BLOCK = timed("block", 5, 2.0e-6, refuse, cycles, workspace)
