@@ -27,6 +27,10 @@ def operands(kernel: _core.Kernel) -> tuple[tuple[int, ...], list[np.ndarray], f
         depth = max(16, 4096 // (width + kernel.rows))
         arrays = [np.ones(depth * kernel.rows, dtype), np.ones(depth * width, dtype), np.zeros(kernel.rows * width, dtype)]
         return (depth, 0, 0), arrays, 2.0 * depth * kernel.rows * width
+    if kernel.family == "product":
+        depth = max(lanes, 4096 // (width + kernel.rows) // lanes * lanes)
+        arrays = [np.ones(depth * kernel.rows, dtype), np.ones(depth * width, dtype), np.zeros(kernel.rows * width, dtype)]
+        return (depth, kernel.rows * lanes, 0), arrays, 2.0 * depth * kernel.rows * width
     if kernel.family == "stencil":
         taps, shifts = int(kernel.name.rsplit("x", 1)[1]), 5
         step = width + shifts

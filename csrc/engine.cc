@@ -17,8 +17,8 @@ bool has_outputs(const Problem& problem) {
 }  // namespace
 
 const char* run_problem(const Problem& problem, const Buffers& buffers, Executor& executor) try {
-    constexpr decltype(&run_general) drivers[kAlgorithms] = {run_general, run_direct, run_stencil, run_reduce, nullptr,
-                                                             run_block,   nullptr,    nullptr,     run_outer};  // nullptr: no driver
+    constexpr decltype(&run_general) drivers[kAlgorithms] = {run_general, run_direct,   run_stencil, run_reduce, nullptr,
+                                                             run_block,   run_winograd, nullptr,     run_outer};  // nullptr: no driver
     if (problem.algorithm < 0 || problem.algorithm >= kAlgorithms || drivers[problem.algorithm] == nullptr)
         return "plan words: unknown algorithm code";
     if (!has_outputs(problem)) return nullptr;  // drivers may count on some

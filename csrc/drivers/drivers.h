@@ -10,6 +10,7 @@ const char* run_general(const Problem& problem, const Buffers& buffers, Executor
 const char* run_direct(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_stencil(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_reduce(const Problem& problem, const Buffers& buffers, Executor& executor);
+const char* run_winograd(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_outer(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_block(const Problem& problem, const Buffers& buffers, Executor& executor);
 

@@ -7,6 +7,7 @@
 #include "kernels/outer.h"
 #include "kernels/stencil.h"
 #include "kernels/tile.h"
+#include "kernels/winograd.h"
 
 namespace fastconv {
 namespace {
@@ -21,6 +22,7 @@ constexpr Row kRows[] = {
 #define FASTCONV_TILE(isa, element, rows, vectors) {Isa::isa, #element, "tile", rows, vectors, 0},
 #define FASTCONV_STENCIL(isa, element, rows, vectors, taps) {Isa::isa, #element, "stencil", rows, vectors, taps},
 #define FASTCONV_DOT(isa, element, left, right) {Isa::isa, #element, "dot", left, right, 0},
+#define FASTCONV_PRODUCT(isa, element, rows, vectors) {Isa::isa, #element, "product", rows, vectors, 0},
 #define FASTCONV_OUTER(isa, element, rows, vectors) {Isa::isa, #element, "outer", rows, vectors, 0},
 #define FASTCONV_BLOCK(isa, element, rows, vectors) {Isa::isa, #element, "block", rows, vectors, 0},
 #include "kernels/kernels.inc"
@@ -63,6 +65,14 @@ const char* run_as(const Row& row, int64_t runs, const int64_t* sizes, const T* 
             const BlockArguments<T> arguments{sizes[0], sizes[1],   left.data(), right.data(), 0, 1, 0,
                                               width,    out.data(), sizes[2],    sizes[3] != 0};
             for (int64_t turn = 0; turn < runs; ++turn) kernel.run(arguments);
+            return nullptr;
+        }
+    }
+    if (family == "product") {
+        const WinogradKernels<T>& winograd = winograd_kernels<T>(row.isa);
+        for (int i = 0; i < winograd.count; ++i) {
+            if (winograd.products[i].rows != row.rows || winograd.products[i].vectors != row.columns) continue;
+            for (int64_t turn = 0; turn < runs; ++turn) winograd.products[i].run(sizes[0], a, sizes[1], b, c, sizes[2] != 0);
             return nullptr;
         }
     }

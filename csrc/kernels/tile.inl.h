@@ -71,23 +71,6 @@ static void gathered(T* panel, int64_t width, int64_t depth, const T* const* fro
     }
 }
 
-// One stage of an in-register transposition: exchanges the off-diagonal blocks of `Half` lanes of rows a and b.
-template <int Half, class V, int... I>
-static inline void exchange(V& a, V& b, Indices<I...>) {
-    constexpr int L = sizeof...(I);
-    const V low = __builtin_shufflevector(a, b, ((I & Half) == 0 ? I : L + I - Half)...);
-    const V high = __builtin_shufflevector(a, b, ((I & Half) == 0 ? I + Half : L + I)...);
-    a = low;
-    b = high;
-}
-
-template <int Half, class V, int L>
-static inline void exchange_all(V (&rows)[L]) {
-#pragma GCC unroll 16
-    for (int i = 0; i < L; ++i)
-        if ((i & Half) == 0) exchange<Half>(rows[i], rows[i + Half], typename MakeIndices<L>::type());
-}
-
 // panel[k][j] = from[j][k * Step] for L steps of k and `count` <= L lanes; Whole: count is L. Step is 1 or 2; with 2, one element
 // past the last one is read.
 template <class T, bool Whole, int Step>
@@ -103,10 +86,7 @@ static inline void transpose_square(T* panel, int64_t width, const T* const* fro
         else
             rows[i] = every_second<0>(load(from[i] + 2 * k), load(from[i] + 2 * k + L), typename MakeIndices<L>::type());
     }
-    if constexpr (L >= 16) exchange_all<8>(rows);
-    if constexpr (L >= 8) exchange_all<4>(rows);
-    if constexpr (L >= 4) exchange_all<2>(rows);
-    exchange_all<1>(rows);
+    transpose<T>(rows);
 #pragma GCC unroll 16
     for (int i = 0; i < L; ++i) {
         if (Whole)

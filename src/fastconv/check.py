@@ -7,6 +7,12 @@ The bound of a direct algorithm (standard summation analysis, Higham 2002, Accur
 eps_acc and tiny_acc (smallest normal number) are the accumulator's: float32 for half types; taps is the number of summed
 products. L is the activation's Lipschitz constant and eval = 8 * eps_acc * scale the error of evaluating it (scale: below);
 both are 1 and 0 without one. Complex numbers are held per component, with the first term and the last doubled. Integers are exact.
+
+An approximate algorithm declares another bound (`Algorithm.bound` names it). "window" has, in place of conv(|x|, |w|),
+
+    4 * sum over c of K * (max |x| over the K taps' window) * (max |w| over the kernel)
+
+since Winograd's transforms add neighbours before they multiply: an output errs by no more than its own window's largest numbers say.
 """
 
 from __future__ import annotations
@@ -43,8 +49,17 @@ def _limits(name: str) -> tuple[float, float, float]:
     return float(info.eps), float(info.tiny), float(info.max)
 
 
-def bound(problem: ConvProblem, ref: Reference) -> Array:
-    """The largest error allowed at each output (per component of complex ones); zero for integers."""
+def _magnitude(ref: Reference, kind: str) -> Array:
+    """What rounding errors are relative to, for a kind of bound."""
+    if kind == "direct":
+        return np.abs(ref.magnitude)
+    if kind == "window" and ref.peak is not None:
+        return 4 * np.abs(ref.peak)
+    raise ValueError(f"kind must be 'direct', or 'window' for a reference with its peak, got {kind!r}")
+
+
+def bound(problem: ConvProblem, ref: Reference, kind: str = "direct") -> Array:
+    """The largest error allowed at each output (per component of complex ones); zero for integers. kind: as `Algorithm.bound`."""
     if is_integer(problem.out_dtype):
         return np.zeros(ref.value.shape, np.float64)
     eps_acc, tiny_acc, _ = _limits(accumulator(problem))
@@ -52,7 +67,7 @@ def bound(problem: ConvProblem, ref: Reference) -> Array:
     double = 2 if problem.out_dtype.startswith("complex") else 1
     count = problem.terms + 1
     with np.errstate(all="ignore"):
-        sums = LIPSCHITZ[problem.activation] * (double * eps_acc * count * np.abs(ref.magnitude) + count * tiny_acc)
+        sums = LIPSCHITZ[problem.activation] * (double * eps_acc * count * _magnitude(ref, kind) + count * tiny_acc)
         return sums + EVALUATION * eps_acc * _scale(problem.activation, ref) + double * eps_out * np.abs(ref.value) + tiny_out
 
 
@@ -87,10 +102,11 @@ def rounded(problem: ConvProblem, value: Array) -> Array:
         return value.astype(numpy_dtype(problem.out_dtype))
 
 
-def mismatch(problem: ConvProblem, got: Array, ref: Reference, exact: bool = False) -> str | None:
+def mismatch(problem: ConvProblem, got: Array, ref: Reference, exact: bool = False, kind: str = "direct") -> str | None:
     """None, or what is wrong with `got` (shaped like problem.out_extents): the number of wrong outputs and the worst of them.
 
     exact: the sums were exact (`operands` drew small integers), so the only error left is the rounding to the output's dtype.
+    kind: of the bound.
     """
     if got.shape != ref.value.shape:
         return f"shape {got.shape} instead of {ref.value.shape}"
@@ -103,7 +119,7 @@ def mismatch(problem: ConvProblem, got: Array, ref: Reference, exact: bool = Fal
         wrong = ~((got == expected) | ((got != got) & (expected != expected)))
         error = np.abs(_wide(got) - _wide(expected))
         return _worst(wrong, error, got, expected, np.zeros(got.shape))
-    limit = bound(problem, ref)
+    limit = bound(problem, ref, kind)
     parts = [(np.real, "")] if not problem.out_dtype.startswith("complex") else [(np.real, "real part "), (np.imag, "imaginary part ")]
     for part, label in parts:
         found = _compare(part(_wide(got)), part(ref.value), limit, _limits(problem.out_dtype)[2], bool(label))
@@ -147,9 +163,9 @@ def _worst(wrong: Array, error: Array, got: Array, expected: Array, limit: Array
     )
 
 
-def check(problem: ConvProblem, got: Array, ref: Reference, exact: bool = False) -> None:
+def check(problem: ConvProblem, got: Array, ref: Reference, exact: bool = False, kind: str = "direct") -> None:
     """Raises AssertionError unless `got` is within the bound of the reference (see `mismatch`)."""
-    text = mismatch(problem, got, ref, exact)
+    text = mismatch(problem, got, ref, exact, kind)
     if text is not None:
         raise AssertionError(f"{text}\n  {problem}")
 

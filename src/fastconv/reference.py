@@ -19,11 +19,13 @@ class Reference(NamedTuple):
     """What the definition gives, in the extents of (g, n, o, *out).
 
     value: with bias and activation. total: before the activation. magnitude: the sum of |lhs| * |rhs|, plus |bias|.
+    peak: the same sum with the largest |lhs| and the largest |rhs| of the output's window in place of each tap's (see `with_peak`).
     """
 
     value: Array
     total: Array
     magnitude: Array
+    peak: Array | None = None
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -102,6 +104,29 @@ def reference(problem: ConvProblem, lhs: Array, rhs: Array, bias: Array | None =
             b = b.reshape(problem.groups, 1, problem.features, *(1 for _ in problem.axes))
             total, magnitude = total + b, magnitude + np.abs(b)
         return Reference(activated(problem.activation, total), total, magnitude)
+
+
+def with_peak(ref: Reference, problem: ConvProblem, lhs: Array, rhs: Array, bias: Array | None = None) -> Reference:
+    """The reference with its `peak`: per channel taps * (largest |lhs| that the output's taps meet) * (largest |rhs| of the kernel),
+    summed over channels, plus |bias|. What an algorithm that adds and subtracts neighbours before it multiplies is held to."""
+    wide = wide_dtype(problem)
+    with np.errstate(all="ignore"):
+        x = np.abs(view(lhs, problem.lhs, problem.lhs_extents).astype(wide))
+        w = np.abs(view(rhs, problem.rhs, problem.rhs_extents).astype(wide))
+        window = np.zeros((*problem.lhs_extents[:3], *problem.out_extents[3:]), x.dtype)
+        for taps in product(*(range(a.kernel) for a in problem.axes)):
+            pairs = [_outputs_of_tap(a, k) for a, k in zip(problem.axes, taps, strict=True)]
+            where = (slice(None),) * 3 + tuple(outputs for outputs, _ in pairs)
+            window[where] = np.maximum(window[where], x[(slice(None),) * 3 + tuple(inputs for _, inputs in pairs)])
+        taps = prod(a.kernel for a in problem.axes)
+        largest = w.reshape(*w.shape[:3], taps).max(axis=3, initial=0) * taps
+        flat = window.reshape(*window.shape[:3], prod(window.shape[3:]))
+        peak = (largest[:, None] @ flat).reshape(problem.out_extents)
+        if bias is not None and problem.bias_stride is not None:
+            where = Operand((problem.features * problem.bias_stride, problem.bias_stride, 0), ())
+            b = np.abs(view(bias, where, (problem.groups, problem.features, 1)).astype(wide))
+            peak = peak + b.reshape(problem.groups, 1, problem.features, *(1 for _ in problem.axes))
+        return ref._replace(peak=peak)
 
 
 def _sums(problem: ConvProblem, x: Array, w: Array) -> Array:

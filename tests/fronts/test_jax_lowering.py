@@ -199,6 +199,14 @@ def test_precision_highest_reaches_the_problem(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(("precision", "context", "approximate"), [(None, None, True), ("highest", None, False), (None, "highest", False)])
+def test_precision_highest_rules_out_approximation(precision: str | None, context: str | None, approximate: bool) -> None:
+    with jax.default_matmul_precision(context):
+        lowered(lambda x, w: conv(x, w, (1, 1), "SAME", precision=precision), (1, 64, 56, 56), (64, 64, 3, 3))
+    assert (only_row().algorithm == "winograd") == approximate
+
+
+@pytest.mark.usefixtures("engine")
 def test_an_error_of_ours_ends_in_xla_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise LookupError("broken by a test")

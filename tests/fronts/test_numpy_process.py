@@ -14,6 +14,7 @@ import pytest
 
 import fastconv as fc
 from fastconv import _core
+from fastconv.plan import forced
 
 
 def draw(*shape: int, seed: int = 0) -> np.ndarray:
@@ -149,3 +150,23 @@ print(peak() - before, a.nbytes, b.nbytes, y.nbytes)
     grown, a, b, y = map(int, python(code).split())
     double = 2 if "float64" in call else 1  # the copies that the test itself makes are inputs too
     assert grown - y - (double - 1) * 2 * (a + b) <= 2 * (double * (a + b) + y) + 32e6
+
+
+def test_precision_highest_is_direct_after_and_before_the_default() -> None:
+    """The approximate algorithm is what the default takes here; neither order of calls mixes their plans."""
+    x, w = draw(1, 64, 40, 40), draw(64, 64, 3, 3, seed=1)
+    dy = draw(1, 64, 40, 40, seed=2)
+    calls: dict[str, Any] = {
+        "conv": lambda **o: fc.conv(x, w, padding=1, **o),
+        "input_grad": lambda **o: fc.conv_input_grad(dy, w, x.shape, padding=1, **o),
+        "general": lambda **o: fc.conv_general_dilated(x, w, (1, 1), "SAME", **o),
+    }
+    for call in calls.values():
+        for _ in range(2):
+            default, highest = call(), call(precision="highest")
+            with forced("winograd"):
+                np.testing.assert_array_equal(default, call())
+                np.testing.assert_array_equal(highest, call(precision="highest"))
+            assert not np.array_equal(default, highest)
+    assert fc.plan(x.shape, w.shape, padding=1).algorithm == "winograd"
+    assert fc.plan(x.shape, w.shape, padding=1, precision="highest").algorithm != "winograd"

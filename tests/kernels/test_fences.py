@@ -79,7 +79,7 @@ def test_a_soak_shrinks_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound that nothing meets: the smallest problem with a rounding error is shown, with the way to see it again."""
     from fastconv import check
 
-    monkeypatch.setattr(check, "bound", lambda problem, ref: np.full(ref.value.shape, -1.0))
+    monkeypatch.setattr(check, "bound", lambda problem, ref, kind: np.full(ref.value.shape, -1.0))
     result = soak(minutes=1, seed=3, names=["general"], levels=["scalar"], families=["any"], dtypes=["float32"])
     assert result.failure is not None
     assert "general on scalar" in result.failure

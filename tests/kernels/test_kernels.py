@@ -85,6 +85,21 @@ def test_stencil(index: int, kernel: _core.Kernel) -> None:
             assert (padded[:, width:] == 5).all(), "wrote between the rows"
 
 
+@pytest.mark.parametrize(("index", "kernel"), rows_of("product"))
+def test_product(index: int, kernel: _core.Kernel) -> None:
+    dtype, lanes = dtype_of(kernel), lanes_of(kernel)
+    rng = np.random.default_rng(index)
+    for depth in (0, 1, lanes - 1, lanes, 3 * lanes + 1):
+        blocks, tiles = -(-depth // lanes), kernel.rows + 2  # a task's tiles are more than those of one product
+        a, b = integers(rng, (blocks, tiles, lanes), dtype), integers(rng, (depth, kernel.cols * lanes), dtype)
+        steps = a[:, : kernel.rows].transpose(1, 0, 2).reshape(kernel.rows, blocks * lanes)[:, :depth]
+        for accumulate in (False, True):
+            c = Guarded(kernel.rows * kernel.cols * lanes, dtype, 5 if accumulate else np.nan)
+            run(index, (depth, tiles * lanes, accumulate), a, b, c.result)
+            c.check()
+            np.testing.assert_array_equal(c.result.reshape(kernel.rows, -1), steps @ b + 5 * accumulate)
+
+
 @pytest.mark.parametrize(("index", "kernel"), rows_of("dot"))
 def test_dot(index: int, kernel: _core.Kernel) -> None:
     dtype, lanes = dtype_of(kernel), lanes_of(kernel)
@@ -135,7 +150,7 @@ def test_every_level_has_every_family() -> None:
     for isa in _core.isas():
         for element in ("float", "double"):
             families = {kernel.family for kernel in KERNELS if kernel.isa == isa and kernel.element == element}
-            assert families == {"tile", "stencil", "dot", "outer", "block"}, (isa, element)
+            assert families == {"tile", "stencil", "dot", "product", "outer", "block"}, (isa, element)
 
 
 def test_an_unknown_row_is_refused() -> None:

@@ -11,7 +11,7 @@ import pytest
 from fastconv.check import bound, check, is_integer, mismatch, operand, rounded
 from fastconv.normalise import ConvDims, Epilogue, Spec, family
 from fastconv.problem import ACTIVATIONS, DTYPES, ConvProblem
-from fastconv.reference import Reference, numpy_dtype, reference
+from fastconv.reference import Reference, numpy_dtype, reference, with_peak
 
 OPS = ("conv", "conv_transpose", "input_grad", "weight_grad")
 
@@ -84,6 +84,27 @@ def test_every_mutation_is_found(op: str, dtype: str, exact: bool, mutation: Cal
     lhs, rhs = data_of(problem, exact)
     with pytest.raises(AssertionError, match=r"\d+ of \d+ outputs wrong, worst at \(g, n, o, \*p\) = "):
         check(problem, rounded(problem, mutation(problem, lhs, rhs)), reference(problem, lhs, rhs), exact)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("op", OPS)
+def test_every_mutation_is_found_by_the_bound_of_windows(op: str, dtype: str, exact: bool, mutation: Callable[..., np.ndarray]) -> None:
+    problem = problem_of(op, dtype)
+    lhs, rhs = data_of(problem, exact)
+    ref = with_peak(reference(problem, lhs, rhs), problem, lhs, rhs)
+    check(problem, rounded(problem, ref.value), ref, kind="window")
+    with pytest.raises(AssertionError, match="outputs wrong"):
+        check(problem, rounded(problem, mutation(problem, lhs, rhs)), ref, kind="window")
+
+
+def test_an_unknown_bound_and_a_missing_peak_are_refused() -> None:
+    problem = problem_of("conv", "float32")
+    ref = reference(problem, *data_of(problem, exact=False))
+    for kind in ("window", "loose"):
+        with pytest.raises(ValueError, match="kind must be"):
+            bound(problem, ref, kind)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)

@@ -10,6 +10,7 @@ namespace {
 #include "kernels/only_here.inl.h"
 #include "kernels/vector.inl.h"
 #include "kernels/indices.inl.h"
+#include "kernels/transpose.inl.h"
 #include "kernels/tile.inl.h"
 #include "kernels/tile_table.inl.h"
 // clang-format on

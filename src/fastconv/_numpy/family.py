@@ -53,8 +53,9 @@ def conv(
     out: an array to write to, of the result's shape and dtype; it is returned.
 
     Accuracy: |y - exact| <= eps * (terms + 1) * conv(|x|, |w|) and the rounding to y's dtype; half types are summed in
-    float32. An approximate algorithm adds what docs/design.md says of it ("Numbers"), such as eps * log2(n) * ||x|| * ||w|| for
-    huge kernels by transforms. The result does not depend on the number of threads. Weights that meet padding contribute nothing, even inf.
+    float32. An approximate algorithm keeps to what docs/accuracy.md says of it: four times that bound with each window's largest |x| and
+    |w| for 3x3 kernels, eps * log2(n) * ||x|| * ||w|| more for huge kernels by transforms. The result does not depend on the number
+    of threads. Weights that meet padding contribute nothing, even inf.
 
     Raises: ValueError for shapes, ranks, extents and values that do not fit, TypeError for types and dtypes; both name
     the argument, the rule and the value, and nothing has been written then.

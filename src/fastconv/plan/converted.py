@@ -12,7 +12,7 @@ from math import prod
 
 from fastconv.plan import costs
 from fastconv.plan.machine import Machine
-from fastconv.plan.row import Algorithm
+from fastconv.plan.row import Algorithm, refusal
 from fastconv.problem import ConvProblem, Operand
 
 #: Shorter complex sums are formed by four real products, as in csrc/drivers/converted.cc.
@@ -34,7 +34,7 @@ def through_reals(row: Algorithm) -> Algorithm:
 
     def refuse(problem: ConvProblem, machine: Machine) -> str | None:
         real = real_problem(problem)
-        return real if isinstance(real, str) else row.refuse(real, machine)
+        return real if isinstance(real, str) else refusal(row, real, machine)
 
     def seconds(problem: ConvProblem, machine: Machine) -> float:
         real = _real(problem)
@@ -45,7 +45,7 @@ def through_reals(row: Algorithm) -> Algorithm:
         real = _real(problem)
         return row.workspace(real, machine) + (0 if real is problem else costs.operand_bytes(real))
 
-    return Algorithm(row.name, row.code, refuse, seconds, workspace)
+    return replace(row, refuse=refuse, seconds=seconds, workspace=workspace)
 
 
 @lru_cache(maxsize=64)

@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from math import inf
 from os import environ
 
 from fastconv.plan.algorithms import ALGORITHMS
 from fastconv.plan.machine import Machine, this_machine
-from fastconv.plan.row import Algorithm
+from fastconv.plan.row import Algorithm, refusal
 from fastconv.plan.rows.fft import FFT
 from fastconv.problem import ConvProblem
+
+#: An approximate algorithm must be so many times as fast as the best exact one: an error needs a reason.
+ADVANTAGE = 1.2
 
 
 def _from_environment() -> str | None:
@@ -66,15 +70,11 @@ class Plan:
         return "\n".join(lines)
 
 
-def refusal(row: Algorithm, problem: ConvProblem, machine: Machine) -> str | None:
-    """Why the planner cannot take a row for a problem, or None."""
-    if row.approximate and problem.precision == "highest":
-        return "approximate, and the precision is 'highest'"
-    return row.refuse(problem, machine)
-
-
 def choose(problem: ConvProblem, machine: Machine | None = None, extra: tuple[Algorithm, ...] = ()) -> Plan:
-    """The cheapest algorithm that does not refuse. `extra` adds rows that are not the library's own (FFT, JAX's XLA row: code < 0)."""
+    """The cheapest algorithm that does not refuse. `extra` adds rows that are not the library's own (FFT, JAX's XLA row: code < 0).
+
+    An approximate one is taken where it is modelled ADVANTAGE times as fast as every exact one.
+    """
     machine = this_machine() if machine is None else machine
     considered: dict[str, str | float] = {}
     eligible: list[tuple[float, Algorithm]] = []
@@ -89,6 +89,11 @@ def choose(problem: ConvProblem, machine: Machine | None = None, extra: tuple[Al
             considered[row.name] = why
     if force is not None and any(row.name == force for _, row in eligible):
         eligible = [(seconds, row) for seconds, row in eligible if row.name == force]
+    else:
+        exact = min((seconds for seconds, row in eligible if not row.approximate), default=inf)
+        for seconds, row in [pair for pair in eligible if pair[1].approximate and pair[0] <= exact < pair[0] * ADVANTAGE]:
+            eligible.remove((seconds, row))
+            considered[row.name] = f"approximate, and only {exact / seconds:.2f} times as fast as the best exact algorithm"
     if not eligible:
         raise ValueError(f"no algorithm can run this problem: {considered}")
     seconds, best = min(eligible, key=lambda pair: pair[0])

@@ -30,6 +30,13 @@ class Algorithm:
         return self.bound != "direct"
 
 
+def refusal(row: Algorithm, problem: ConvProblem, machine: Machine) -> str | None:
+    """Why a row cannot be taken for a problem, or None."""
+    if row.approximate and problem.precision == "highest":
+        return "approximate, and the precision is 'highest'"
+    return row.refuse(problem, machine)
+
+
 def timed(name: str, code: int, start: float, refuse: Callable, cycles: Callable, workspace: Callable, bound: str = "direct") -> Algorithm:
     """`start`: seconds that the driver takes to lay out its work, whatever the size."""
     return Algorithm(

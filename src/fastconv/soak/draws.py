@@ -73,10 +73,13 @@ def problem_of(axes: tuple[Axis, ...], groups: int, batch: int, channels: int, f
 KINDS = ((0, 0, 0), (1, 0, 1), (0, 1, 0), (0, 1, 1), (1, 1, 1))
 
 
+TAPS = (3, 3, 2, 1, 4, 5, 7)
+
+
 @st.composite
-def axes(draw: st.DrawFn, size: int, kind: tuple[int, int, int]) -> Axis:
+def axes(draw: st.DrawFn, size: int, kind: tuple[int, int, int], taps: tuple[int, ...] = TAPS) -> Axis:
     """Any axis; the number of outputs is free, usually near what the padded input gives."""
-    kernel = draw(st.sampled_from((3, 3, 2, 1, 4, 5, 7)))
+    kernel = draw(st.sampled_from(taps))
     stride = draw(st.sampled_from((2, 3, 4, 1))) if kind[0] else 1
     lhs_dilation = draw(st.sampled_from((2, 3, 4, 6, 1))) if kind[1] else 1
     rhs_dilation = draw(st.sampled_from((2, 1, 3, 4))) if kind[2] else 1
@@ -144,18 +147,27 @@ def _lightened(outer: list[int], spatial: tuple[Axis, ...], most_products: int) 
 
 @st.composite
 def geometries(
-    draw: st.DrawFn, most_products: int = 1 << 18, epilogue: bool = True, repeats: bool = True
+    draw: st.DrawFn,
+    most_products: int = 1 << 18,
+    epilogue: bool = True,
+    repeats: bool = True,
+    ranks: tuple[int, ...] = (1, 1, 1, 2, 2, 2, 3, 4, 0),
+    kinds: tuple[tuple[int, int, int], ...] = KINDS,
+    taps: tuple[int, ...] = TAPS,
 ) -> tuple[ConvProblem, tuple[int, int, int]]:
-    """A problem (float32 until given another dtype) and the elements of its lhs, rhs and out buffers."""
-    dims = draw(st.sampled_from((1, 1, 1, 2, 2, 2, 3, 4, 0)))
+    """A problem (float32 until given another dtype) and the elements of its lhs, rhs and out buffers.
+
+    ranks, kinds, taps: what numbers of axes, kinds and taps of an axis are drawn from.
+    """
+    dims = draw(st.sampled_from(ranks))
     sizes = WIDE_EXTENTS if dims <= 2 else EXTENTS
     outer = [
         draw(st.sampled_from((1, 1, 2, 3, 17))),
         draw(st.sampled_from((0, 1, 1, 2, 3))),
         *(draw(st.sampled_from(CHANNELS)) for _ in "co"),
     ]
-    kind = draw(st.sampled_from(KINDS))
-    spatial = tuple(draw(axes(draw(st.sampled_from(sizes)), kind)) for _ in range(dims))
+    kind = draw(st.sampled_from(kinds))
+    spatial = tuple(draw(axes(draw(st.sampled_from(sizes)), kind, taps)) for _ in range(dims))
     spatial = _lightened(outer, spatial, most_products)
     outer, spatial = _emptied(draw, outer, spatial)
     return _laid_out(draw, outer, spatial, epilogue, repeats)

@@ -13,7 +13,7 @@ from fastconv import _core
 from fastconv.check import bound, is_integer, mismatch
 from fastconv.plan import ALGORITHMS, Algorithm, this_machine
 from fastconv.problem import ConvProblem
-from fastconv.reference import Array, Reference, reference, view
+from fastconv.reference import Array, Reference, reference, view, with_peak
 from fastconv.soak.draws import Buffers
 from fastconv.soak.memory import Cells, copied
 
@@ -72,13 +72,15 @@ def hold(
     place: str = "guarded",
     starting: Callable[[str], None] = lambda text: None,
 ) -> list[Held]:
-    """Runs every algorithm at every level, and raises AssertionError unless each result is within the bound of the definition and
+    """Runs every algorithm at every level, and raises AssertionError unless each result is within its bound of the definition and
     bitwise the same for one thread and two. exact: the sums are (`fill` drew small integers). place: how buffers lie (`Cells`).
     starting: told which run comes next, for whoever finds a dead process."""
     rows = algorithms(problem, names)
     if not rows:
         return []
     expected = reference(problem, *data)
+    if any(row.bound == "window" for row in rows):
+        expected = with_peak(expected, problem, *data)
     if place != "guarded":
         data = Buffers(*(None if array is None else copied(array, place) for array in data))  # type: ignore[arg-type]
     held = []
@@ -92,16 +94,16 @@ def hold(
                     shared = run(problem, row.code, data, elements[2], place)
                 assert alone.tobytes() == shared.tobytes(), f"{row.name} on {level}: 2 threads differ from 1\n{problem}"
                 got = view(alone, problem.out, problem.out_extents)
-                wrong = mismatch(problem, got, expected, exact)
+                wrong = mismatch(problem, got, expected, exact, row.bound)
                 assert wrong is None, f"{row.name} on {level}: {wrong}\n{problem}"
-                held.append(Held(row.name, level, 0.0 if exact else _ratio(problem, got, expected)))
+                held.append(Held(row.name, level, 0.0 if exact else _ratio(problem, got, expected, row.bound)))
     return held
 
 
-def _ratio(problem: ConvProblem, got: Array, expected: Reference) -> float:
+def _ratio(problem: ConvProblem, got: Array, expected: Reference, kind: str) -> float:
     if got.size == 0 or is_integer(problem.out_dtype):
         return 0.0
     with np.errstate(all="ignore"):
         wide = got.astype(np.clongdouble if got.dtype.kind == "c" else np.longdouble)
-        ratio = np.abs(wide - expected.value) / bound(problem, expected)
+        ratio = np.abs(wide - expected.value) / bound(problem, expected, kind)
     return float(np.max(ratio, where=np.isfinite(ratio), initial=0.0))

@@ -1,0 +1,22 @@
+// Winograd kernels for avx512.
+#include "kernels/winograd.h"
+
+#include <immintrin.h>
+
+namespace fastconv::winograd_avx512 {
+namespace {
+// clang-format off: the order matters
+#define FASTCONV_IF_avx512 FASTCONV_HERE
+#include "kernels/only_here.inl.h"
+#include "kernels/vector.inl.h"
+#include "kernels/indices.inl.h"
+#include "kernels/transpose.inl.h"
+#include "kernels/winograd.inl.h"
+#include "kernels/winograd_table.inl.h"
+// clang-format on
+}  // namespace
+
+const WinogradKernels<float>& floats() { return kFloat; }
+const WinogradKernels<double>& doubles() { return kDouble; }
+
+}  // namespace fastconv::winograd_avx512
