@@ -139,28 +139,46 @@ def _axis_residues(a: Axis) -> Iterator[tuple[Axis, int, int, int]]:
         yield Axis(size, a.kernel, out, step * a.stride // a.rhs_dilation, -jump), first if size else 0, residue, step
 
 
+@dataclass(frozen=True, slots=True)
+class Touching:
+    """What of an axis meets data: an axis of its own, and the first input, tap and output of it."""
+
+    axis: Axis
+    first: int
+    tap: int
+    begin: int
+
+
 def touching(problem: ConvProblem) -> ConvProblem | None:
     """The problem of the outputs that meet data, with the inputs and taps that they meet; None if there are none.
 
     For axes without dilation. The outputs left out are sums of nothing. Afterwards 0 <= lo < kernel.
     """
-    axes, firsts = [], []
-    for a in problem.axes:
-        begin = max(0, -((a.kernel - 1 - a.lo) // a.stride))
-        end = min(a.out, (a.size - 1 + a.lo) // a.stride + 1)
-        if end <= begin or not a.size or not a.kernel:
-            return None
-        lo, last = a.lo - begin * a.stride, (end - 1 - begin) * a.stride
-        tap, taps = max(0, lo - last), min(a.kernel, a.size + lo)
-        lo, kernel = lo - tap, taps - tap
-        first = max(0, -lo)
-        size = min(a.size, last + kernel - lo) - first
-        axes.append(Axis(size, kernel, end - begin, a.stride, lo + first))
-        firsts.append((first, tap, begin))
-    lhs, rhs, out = (
-        _sliced(operand, [(first[place], 1) for first in firsts]) for place, operand in enumerate((problem.lhs, problem.rhs, problem.out))
+    found = [touching_of(axis) for axis in problem.axes]
+    met = [part for part in found if part is not None]
+    if len(met) < len(found):
+        return None
+    return replace(
+        problem,
+        axes=tuple(part.axis for part in met),
+        lhs=_sliced(problem.lhs, [(part.first, 1) for part in met]),
+        rhs=_sliced(problem.rhs, [(part.tap, 1) for part in met]),
+        out=_sliced(problem.out, [(part.begin, 1) for part in met]),
     )
-    return replace(problem, axes=tuple(axes), lhs=lhs, rhs=rhs, out=out)
+
+
+def touching_of(a: Axis) -> Touching | None:
+    """What of one axis without dilation meets data."""
+    begin = max(0, -((a.kernel - 1 - a.lo) // a.stride))
+    end = min(a.out, (a.size - 1 + a.lo) // a.stride + 1)
+    if end <= begin or not a.size or not a.kernel:
+        return None
+    lo, last = a.lo - begin * a.stride, (end - 1 - begin) * a.stride
+    tap, taps = max(0, lo - last), min(a.kernel, a.size + lo)
+    lo, kernel = lo - tap, taps - tap
+    first = max(0, -lo)
+    size = min(a.size, last + kernel - lo) - first
+    return Touching(Axis(size, kernel, end - begin, a.stride, lo + first), first, tap, begin)
 
 
 def merged(problem: ConvProblem) -> ConvProblem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax.ffi
@@ -12,8 +12,9 @@ import numpy as np
 from jax.interpreters import mlir
 
 from fastconv import _core
-from fastconv.jax import _compat
+from fastconv.jax import _compat, spectral
 from fastconv.jax.records import record
+from fastconv.jax.spectral import FFT
 from fastconv.jax.xla import XLA
 from fastconv.normalise import Epilogue, Spec, conv_general_dilated
 from fastconv.normalise.lax import precision_name
@@ -47,7 +48,17 @@ def lower(original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs: Any, rhs: 
     record(ctx.avals_in, ctx.avals_out[0], params, decision)
     if isinstance(decision, Decline):
         return original(ctx, lhs, rhs, **params)
+    if decision.algorithm == FFT.name:
+        by_transforms = partial(spectral.conv, decision.problem, params["dimension_numbers"], partial(_by_library, ctx, decision.problem))
+        return mlir.lower_fun(by_transforms, multiple_results=False)(ctx, lhs, rhs)
     return jax.ffi.ffi_lowering(TARGET)(ctx, lhs, rhs, words=np.array(decision.words, np.int64))
+
+
+def _by_library(ctx: mlir.LoweringRuleContext, problem: ConvProblem, lhs: Any, rhs: Any) -> Any:
+    """The convolution by the engine, as an operation of a traced function."""
+    out: Any = ctx.avals_out[0]
+    call = jax.ffi.ffi_call(TARGET, jax.ShapeDtypeStruct(out.shape, out.dtype))
+    return call(lhs, rhs, words=np.array(choose(problem).words, np.int64))
 
 
 def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decline:
@@ -70,8 +81,8 @@ def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decl
         problem = _problem(avals, names, params)
     except (TypeError, ValueError) as error:
         return Decline("unsupported", str(error))
-    plan = choose(problem, extra=(XLA,))
-    if plan.words:
+    plan = choose(problem, extra=(XLA, FFT))
+    if plan.algorithm != XLA.name:
         return plan
     ours = {name: verdict for name, verdict in plan.considered.items() if name != XLA.name}
     times = {name: verdict for name, verdict in ours.items() if not isinstance(verdict, str)}

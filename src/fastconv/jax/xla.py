@@ -75,7 +75,7 @@ def _work(problem: ConvProblem) -> float:
     taps, outputs = prod(axis.kernel for axis in problem.axes), prod(axis.out for axis in problem.axes)
     if problem.dtype not in _SINGLE or dims > 3:
         return flops / _loop_rate(problem, dims, dilated, taps > outputs)
-    if _batch_grouped(problem):
+    if batch_grouped(problem):
         return flops / loops["batch groups"]
     if dilated and dims == 3:
         return flops / loops["volume"]
@@ -103,7 +103,7 @@ def _loop_rate(problem: ConvProblem, dims: int, dilated: bool, image: bool) -> f
     return RATES.loops["float"]
 
 
-def _batch_grouped(problem: ConvProblem) -> bool:
+def batch_grouped(problem: ConvProblem) -> bool:
     """Groups that split lhs's batch: one group starts where the images of the one before it end."""
     group, image, channel = problem.lhs.outer
     return problem.groups > 1 and group == problem.batch * image and group != problem.channels * channel

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import fastconv.jax as fj
-from fastconv.bench.peers import jax as plain
+from dataclasses import replace
 
-forms = plain.forms
+import fastconv.jax as fj
+from fastconv.bench.cases import Case
+from fastconv.bench.oracle import call_of
+from fastconv.bench.peers import jax as plain
+from fastconv.bench.peers.base import Form
+from fastconv.jax.spectral import FFT
+from fastconv.plan import choose
 
 
 def start(threads: int) -> str:
@@ -13,3 +18,9 @@ def start(threads: int) -> str:
     version = plain.start(threads)
     fj.install()
     return version
+
+
+def forms(case: Case, direction: str) -> list[Form]:
+    """Those of plain JAX; by transforms where the planner takes them."""
+    fft = choose(call_of(case, direction).problem, extra=(FFT,)).algorithm == FFT.name
+    return [replace(form, fft=form.fft or fft) for form in plain.forms(case, direction)]

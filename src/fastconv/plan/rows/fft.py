@@ -27,28 +27,33 @@ def refuse(problem: ConvProblem, machine: Machine) -> str | None:
         return f"{taps} taps are too few to pay for transforms, which take {LEAST_TAPS}"
     if (count := overlap.count_pieces(problem)) > overlap.MOST_PARTS:
         return f"dilation takes it apart into {count} problems, which are too many"
-    if _layout(problem) is None:
+    if _layout(problem, overlap.SCIPY) is None:
         return "its transforms hold too much memory"
     return None
 
 
-def _layout(problem: ConvProblem) -> overlap.Layout | None:
+def _layout(problem: ConvProblem, rates: overlap.Rates) -> overlap.Layout | None:
     """The layout of the largest piece; an empty one where no output meets data."""
     touching = [part for piece in overlap.pieces(problem) if (part := rewrite.touching(piece)) is not None]
     if not touching:
         return overlap.Layout((), 1, 1, 1, 0.0, 0)
-    return overlap.layout(max(touching, key=lambda part: prod(a.size + a.kernel + a.out for a in part.axes)))
+    return overlap.layout(max(touching, key=lambda part: prod(a.size + a.kernel + a.out for a in part.axes)), rates)
 
 
-def seconds(problem: ConvProblem, machine: Machine) -> float:
-    layout = _layout(problem)
+def _seconds(problem: ConvProblem, machine: Machine) -> float:
+    return seconds(problem, machine, overlap.SCIPY)
+
+
+def seconds(problem: ConvProblem, machine: Machine, rates: overlap.Rates) -> float:
+    """The modelled time with the transforms of some library."""
+    layout = _layout(problem, rates)
     assert layout is not None, "refused"
-    return machine.call_seconds + overlap.count_pieces(problem) * layout.seconds * overlap.SCIPY.cores / machine.cores
+    return machine.call_seconds + overlap.count_pieces(problem) * layout.seconds * rates.cores / machine.cores
 
 
 def workspace(problem: ConvProblem, machine: Machine) -> int:
-    layout = _layout(problem)
+    layout = _layout(problem, overlap.SCIPY)
     return 0 if layout is None else layout.bytes
 
 
-FFT = Algorithm("fft", -2, refuse, seconds, workspace, bound="spectral")
+FFT = Algorithm("fft", -2, refuse, _seconds, workspace, bound="spectral")
