@@ -42,6 +42,11 @@ FASTCONV_EXPORT const char* fastconv_isa(void);
 FASTCONV_EXPORT const char* fastconv_isas(void);
 FASTCONV_EXPORT int fastconv_set_isa(const char* name);
 
+/* What multiplies bfloat16 and int8 at that level: "none", "vector" (AVX-512 BF16 and VNNI) or "tiles" (AMX). fastconv_set_dot_unit
+ * caps it (for tests); returns 0, or nonzero for a name that is unknown or unavailable. */
+FASTCONV_EXPORT const char* fastconv_dot_unit(void);
+FASTCONV_EXPORT int fastconv_set_dot_unit(const char* name);
+
 /* Registered kernels, one a line: "isa element family name rows cols". */
 FASTCONV_EXPORT const char* fastconv_kernels(void);
 

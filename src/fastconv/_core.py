@@ -27,6 +27,8 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "fastconv_isa": (c_char_p, []),
     "fastconv_isas": (c_char_p, []),
     "fastconv_set_isa": (c_int, [c_char_p]),
+    "fastconv_dot_unit": (c_char_p, []),
+    "fastconv_set_dot_unit": (c_int, [c_char_p]),
     "fastconv_kernels": (c_char_p, []),
     "fastconv_run_kernel": (c_int, [c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_void_p]),
     "fastconv_has_xla": (c_int64, []),
@@ -124,6 +126,22 @@ def isa_level(name: str) -> Iterator[None]:
     finally:
         _library.fastconv_set_isa(before.encode())
         level = before
+
+
+def dot_unit() -> str:
+    """What multiplies bfloat16 and int8 at the level in use: "none", "vector" (AVX-512 BF16 and VNNI) or "tiles" (AMX)."""
+    return _library.fastconv_dot_unit().decode()
+
+
+@contextmanager
+def dot_unit_cap(name: str) -> Iterator[None]:
+    """Within the block the whole process uses no better unit than the named one; for tests, which make their plans inside it."""
+    if _library.fastconv_set_dot_unit(name.encode()):
+        raise ValueError(_library.fastconv_error().decode())
+    try:
+        yield
+    finally:
+        _library.fastconv_set_dot_unit(b"")
 
 
 def kernels() -> tuple[Kernel, ...]:

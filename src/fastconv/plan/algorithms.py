@@ -6,6 +6,7 @@ from fastconv.plan.converted import through_reals
 from fastconv.plan.row import Algorithm
 from fastconv.plan.rows.block import BLOCK
 from fastconv.plan.rows.direct import DIRECT
+from fastconv.plan.rows.dots import DOTS
 from fastconv.plan.rows.general import GENERAL
 from fastconv.plan.rows.outer import OUTER
 from fastconv.plan.rows.reduce import REDUCE
@@ -15,4 +16,4 @@ from fastconv.plan.rows.winograd import WINOGRAD
 #: Those of real numbers, which serve other types on copies.
 _REAL = (DIRECT, STENCIL, REDUCE, OUTER, BLOCK, WINOGRAD)
 
-ALGORITHMS: tuple[Algorithm, ...] = (GENERAL, *map(through_reals, _REAL))
+ALGORITHMS: tuple[Algorithm, ...] = (GENERAL, *map(through_reals, _REAL), DOTS)

@@ -14,6 +14,7 @@ class Machine:
     gflops: attainable f32 multiply-adds x 2 per second, in 1e9 (f64 runs at half of it).
     bandwidth: bytes per second that a copy moves (read + write) for buffers that fit the last cache.
     call_seconds: what one call of the library costs before any work.
+    dot_unit: what multiplies bfloat16 and int8 (_core.dot_unit).
     """
 
     name: str
@@ -23,6 +24,7 @@ class Machine:
     gflops: float
     bandwidth: float
     call_seconds: float
+    dot_unit: str = "none"
 
 
 #: Vector bytes and multiply-add flops per cycle and core (f32) of each ISA level.
@@ -30,14 +32,14 @@ ISA_LEVELS = {"scalar": (16, 8.0), "avx2": (32, 32.0), "avx512": (64, 64.0), "ne
 
 
 @cache
-def machine_for(isa: str, cores: int, name: str = "", gigahertz: float = 2.5) -> Machine:
+def machine_for(isa: str, cores: int, name: str = "", gigahertz: float = 2.5, dot_unit: str = "none") -> Machine:
     """A machine of an ISA level with the attainable share of its peak; the rates rank algorithms, they predict no clock."""
     vector_bytes, flops = ISA_LEVELS[isa]
-    return Machine(name, isa, cores, vector_bytes, cores * flops * gigahertz, cores * 12e9, 1e-6)
+    return Machine(name, isa, cores, vector_bytes, cores * flops * gigahertz, cores * 12e9, 1e-6, dot_unit)
 
 
 def this_machine() -> Machine:
     """The machine this process runs on. The number of cores is the default thread count, not the live one."""
     from fastconv import _core
 
-    return machine_for(_core.isa(), _core.default_threads(), _core.cpu())
+    return machine_for(_core.isa(), _core.default_threads(), _core.cpu(), dot_unit=_core.dot_unit())
