@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from problems import Buffers, fill, geometries, problem_of, with_dtype
-from test_grid import Drawn, run, threads
 
 from fastconv import _core
 from fastconv.check import check
@@ -20,7 +18,10 @@ from fastconv.plan.rows.dots import DOTS
 from fastconv.problem import Axis, ConvProblem
 from fastconv.reference import numpy_dtype, reference, view
 from fastconv.rewrite import input_gradient, weight_gradient
+from fastconv.soak.draws import Buffers, fill, geometries, problem_of, with_dtype
+from fastconv.soak.hold import run, threads
 
+Drawn = tuple[ConvProblem, tuple[int, int, int]]
 UNITS = ("tiles", "vector")
 PAIRS = (("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("int8", "int32"), ("int8", "int8"), ("uint8", "int32"), ("uint8", "uint16"))
 
