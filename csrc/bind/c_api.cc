@@ -84,9 +84,7 @@ const char* fastconv_isas(void) {
 int fastconv_set_isa(const char* name) { return fastconv::set_isa(name) ? 0 : fail("set_isa: unknown or unavailable ISA level"); }
 
 const char* fastconv_dot_unit(void) { return fastconv::dot_unit_name(fastconv::current_dot_unit()); }
-int fastconv_set_dot_unit(const char* name) {
-    return fastconv::set_dot_unit(name) ? 0 : fail("set_dot_unit: unknown or unavailable unit");
-}
+int fastconv_set_dot_unit(const char* name) { return fastconv::set_dot_unit(name) ? 0 : fail("set_dot_unit: unknown or unavailable unit"); }
 
 const char* fastconv_kernels(void) {
     static const std::string text = fastconv::kernel_table();
