@@ -45,6 +45,15 @@ def operands(kernel: _core.Kernel) -> tuple[tuple[int, ...], list[np.ndarray], f
         depth = segments * steps
         arrays = [np.ones(depth * kernel.rows, dtype), np.ones(depth * width, dtype), np.zeros(kernel.rows * width, dtype)]
         return (segments, steps, lanes, 0), arrays, 2.0 * depth * kernel.rows * width
+    if kernel.family == "lane":
+        outer, inner, groups = 3, 3, 2 * lanes
+        sizes = (kernel.rows * (kernel.cols + inner) * outer, outer * inner, kernel.rows * kernel.cols)
+        arrays = [np.ones(size * groups, dtype) for size in sizes]
+        return (outer, inner, groups, 0), arrays, 2.0 * outer * inner * groups * kernel.rows * kernel.cols
+    if kernel.family in ("plane", "plane2"):
+        taps, shifts, step = int(kernel.name.rsplit("x", 1)[1]), 3, 1 + (kernel.family == "plane2")
+        sizes = (shifts * taps, (kernel.rows + taps) * (step * width + shifts), kernel.rows * width)
+        return (1, shifts, 0), [np.ones(size, dtype) for size in sizes], 2.0 * shifts * taps * kernel.rows * width
     depth = 8 * lanes
     arrays = [np.ones(kernel.rows * depth, dtype), np.ones(kernel.cols * depth, dtype), np.zeros(kernel.rows * width, dtype)]
     return (depth,), arrays, 2.0 * depth * kernel.rows * kernel.cols

@@ -17,7 +17,7 @@ bool has_outputs(const Problem& problem) {
 }  // namespace
 
 const char* run_problem(const Problem& problem, const Buffers& buffers, Executor& executor) try {
-    constexpr decltype(&run_general) drivers[kAlgorithms] = {run_general,  run_direct, run_stencil, run_reduce, nullptr, run_block,
+    constexpr decltype(&run_general) drivers[kAlgorithms] = {run_general,  run_direct, run_stencil, run_reduce, run_depthwise, run_block,
                                                              run_winograd, nullptr,    run_outer,   run_dots};  // nullptr: no driver
     if (problem.algorithm < 0 || problem.algorithm >= kAlgorithms || drivers[problem.algorithm] == nullptr)
         return "plan words: unknown algorithm code";

@@ -14,5 +14,6 @@ const char* run_winograd(const Problem& problem, const Buffers& buffers, Executo
 const char* run_outer(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_block(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_dots(const Problem& problem, const Buffers& buffers, Executor& executor);
+const char* run_depthwise(const Problem& problem, const Buffers& buffers, Executor& executor);
 
 }  // namespace fastconv

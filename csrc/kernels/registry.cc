@@ -4,7 +4,9 @@
 
 #include "base/isa.h"
 #include "kernels/block.h"
+#include "kernels/lanes.h"
 #include "kernels/outer.h"
+#include "kernels/planes.h"
 #include "kernels/stencil.h"
 #include "kernels/tile.h"
 #include "kernels/winograd.h"
@@ -25,6 +27,8 @@ constexpr Row kRows[] = {
 #define FASTCONV_PRODUCT(isa, element, rows, vectors) {Isa::isa, #element, "product", rows, vectors, 0},
 #define FASTCONV_OUTER(isa, element, rows, vectors) {Isa::isa, #element, "outer", rows, vectors, 0},
 #define FASTCONV_BLOCK(isa, element, rows, vectors) {Isa::isa, #element, "block", rows, vectors, 0},
+#define FASTCONV_LANE(isa, element, rows, columns, taps) {Isa::isa, #element, "lane", rows, columns, taps},
+#define FASTCONV_PLANE(isa, element, rows, vectors, taps, step) {Isa::isa, #element, step == 1 ? "plane" : "plane2", rows, vectors, taps},
 #include "kernels/kernels.inc"
 };
 
@@ -33,6 +37,48 @@ std::vector<Row> available() {
     for (const Row& row : kRows)
         if (isa_available(row.isa)) rows.push_back(row);
     return rows;
+}
+
+// Sizes: outer taps, inner taps, lanes, accumulate; a[outer][row][columns + inner][lane], b[outer][inner][lane].
+template <class T>
+bool run_lane(const Row& row, int64_t runs, const int64_t* sizes, const T* a, const T* b, T* c) {
+    const int64_t outer = sizes[0], inner = sizes[1], lanes = sizes[2], row_lhs = (row.columns + inner) * lanes;
+    std::vector<int64_t> lhs, rhs;
+    for (int64_t o = 0; o < outer; ++o) {
+        lhs.push_back(o * row.rows * row_lhs);
+        rhs.push_back(o * inner * lanes);
+    }
+    const LaneKernels<T>& kernels = lane_kernels<T>(row.isa);
+    for (int i = 0; i < kernels.count; ++i) {
+        const LaneKernel<T>& kernel = kernels.rows[i];
+        if (kernel.rows != row.rows || kernel.columns != row.columns || kernel.taps != row.taps) continue;
+        const LaneArguments<T> arguments{lanes, outer,   inner, lhs.data(),          rhs.data(), lanes,
+                                         lanes, row_lhs, lanes, row.columns * lanes, lanes,      0,
+                                         a,     b,       c,     sizes[3] != 0};
+        for (int64_t turn = 0; turn < runs; ++turn) kernel.run(arguments);
+        return true;
+    }
+    return false;
+}
+
+// Sizes: groups, shifts, accumulate; a[group][shift][tap], b[group][row][x].
+template <class T>
+bool run_plane(const Row& row, int step, int64_t runs, const int64_t* sizes, const T* a, const T* b, T* c) {
+    const PlaneKernels<T>& kernels = plane_kernels<T>(row.isa);
+    const int64_t count = row.rows + row.taps - 1, width = int64_t{row.columns} * kernels.lanes, pitch = step * width + sizes[1];
+    std::vector<const T*> places;
+    for (int64_t i = 0; i < sizes[0] * count; ++i) places.push_back(b + i * pitch);
+    std::vector<int64_t> shift;
+    for (int64_t q = 0; q < sizes[1]; ++q) shift.push_back(q);
+    for (int i = 0; i < kernels.count; ++i) {
+        const PlaneKernel<T>& k = kernels.planes[i];
+        if (k.rows != row.rows || k.vectors != row.columns || k.taps != row.taps || k.step != step) continue;
+        const PlaneArguments<T> arguments{sizes[0], sizes[1], places.data(), shift.data(), a, nullptr, c,
+                                          width,    row.rows, width,         sizes[2] != 0};
+        for (int64_t turn = 0; turn < runs; ++turn) k.run(arguments);
+        return true;
+    }
+    return false;
 }
 
 template <class T>
@@ -115,6 +161,9 @@ const char* run_as(const Row& row, int64_t runs, const int64_t* sizes, const T* 
                 return nullptr;
             }
     }
+    if (family == "lane" && run_lane(row, runs, sizes, a, b, c)) return nullptr;
+    if (family == "plane" && run_plane(row, 1, runs, sizes, a, b, c)) return nullptr;
+    if (family == "plane2" && run_plane(row, 2, runs, sizes, a, b, c)) return nullptr;
     return "kernel: listed, but not built";
 }
 

@@ -146,11 +146,47 @@ def test_block(index: int, kernel: _core.Kernel) -> None:
                 assert (c.result.reshape(kernel.rows, width)[:, stored:] == 5).all(), "stored lanes beyond the tail"
 
 
+@pytest.mark.parametrize(("index", "kernel"), rows_of("lane"))
+def test_lane(index: int, kernel: _core.Kernel) -> None:
+    dtype, vector = dtype_of(kernel), lanes_of(kernel)
+    rng = np.random.default_rng(index)
+    for outer, inner, lanes in ((0, 1, vector), (1, 1, vector - 1), (2, 3, 2 * vector), (1, 7, vector + 1), (2, 11, 1)):
+        image = integers(rng, (outer, kernel.rows, kernel.cols + inner, lanes), dtype)
+        weights = integers(rng, (outer, inner, lanes), dtype)
+        expected = np.zeros((kernel.rows, kernel.cols, lanes), dtype)
+        for o in range(outer):
+            for tap in range(inner):
+                expected += image[o, :, tap : tap + kernel.cols] * weights[o, tap]
+        for accumulate in (False, True):
+            out = Guarded(expected.size, dtype, 5 if accumulate else np.nan)
+            run(index, (outer, inner, lanes, accumulate), image, weights, out.result)
+            out.check()
+            np.testing.assert_array_equal(out.result.reshape(expected.shape), expected + 5 * accumulate)
+
+
+@pytest.mark.parametrize(("index", "kernel"), rows_of("plane") + rows_of("plane2"))
+def test_plane(index: int, kernel: _core.Kernel) -> None:
+    dtype, width, step = dtype_of(kernel), kernel.cols * lanes_of(kernel), 1 + (kernel.family == "plane2")
+    taps = int(kernel.name.rsplit("x", 1)[1])
+    rng = np.random.default_rng(index)
+    for groups, shifts in ((0, 1), (1, 1), (2, 3)):
+        weights = integers(rng, (groups, shifts, taps), dtype)
+        image = integers(rng, (groups, kernel.rows + taps - 1, step * width + shifts), dtype)
+        expected = np.zeros((kernel.rows, width), dtype)
+        for g, q, h in np.ndindex(weights.shape):
+            expected += weights[g, q, h] * image[g, h : h + kernel.rows, q : q + step * width : step]
+        for accumulate in (False, True):
+            out = Guarded(expected.size, dtype, 5 if accumulate else np.nan)
+            run(index, (groups, shifts, accumulate), weights, image, out.result)
+            out.check()
+            np.testing.assert_array_equal(out.result.reshape(expected.shape), expected + 5 * accumulate)
+
+
 def test_every_level_has_every_family() -> None:
     for isa in _core.isas():
         for element in ("float", "double"):
             families = {kernel.family for kernel in KERNELS if kernel.isa == isa and kernel.element == element}
-            assert families == {"tile", "stencil", "dot", "product", "outer", "block"}, (isa, element)
+            assert families == {"tile", "stencil", "dot", "product", "outer", "block", "lane", "plane", "plane2"}, (isa, element)
 
 
 def test_an_unknown_row_is_refused() -> None:

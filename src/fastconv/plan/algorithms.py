@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastconv.plan.converted import through_reals
 from fastconv.plan.row import Algorithm
 from fastconv.plan.rows.block import BLOCK
+from fastconv.plan.rows.depthwise import DEPTHWISE
 from fastconv.plan.rows.direct import DIRECT
 from fastconv.plan.rows.dots import DOTS
 from fastconv.plan.rows.general import GENERAL
@@ -14,6 +15,6 @@ from fastconv.plan.rows.stencil import STENCIL
 from fastconv.plan.rows.winograd import WINOGRAD
 
 #: Those of real numbers, which serve other types on copies.
-_REAL = (DIRECT, STENCIL, REDUCE, OUTER, BLOCK, WINOGRAD)
+_REAL = (DIRECT, STENCIL, REDUCE, OUTER, BLOCK, WINOGRAD, DEPTHWISE)
 
 ALGORITHMS: tuple[Algorithm, ...] = (GENERAL, *map(through_reals, _REAL), DOTS)

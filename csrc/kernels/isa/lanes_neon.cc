@@ -1,0 +1,21 @@
+// Lane kernels for neon.
+#include "kernels/lanes.h"
+
+namespace fastconv::lanes_neon {
+namespace {
+// clang-format off: the order matters
+#define FASTCONV_IF_neon FASTCONV_HERE
+#include "kernels/only_here.inl.h"
+#include "kernels/vector.inl.h"
+#include "kernels/indices.inl.h"
+#include "kernels/keep.inl.h"
+#include "kernels/transpose.inl.h"
+#include "kernels/lanes.inl.h"
+#include "kernels/lanes_table.inl.h"
+// clang-format on
+}  // namespace
+
+const LaneKernels<float>& floats() { return kFloat; }
+const LaneKernels<double>& doubles() { return kDouble; }
+
+}  // namespace fastconv::lanes_neon

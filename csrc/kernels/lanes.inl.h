@@ -1,0 +1,161 @@
+// Body of the lane kernels (kernels/lanes.h) for one ISA; included by kernels/isa/lanes_<isa>.cc.
+
+// The tile for the vector of lanes at `lane`; Whole: all of its lanes exist, else the first `count`. Taps > 1: neighbouring
+// columns meet neighbouring taps (column_lhs is inner_lhs), and Taps of them share every vector of lhs that is loaded.
+template <class T, int Rows, int Columns, int Taps, bool Whole>
+static inline __attribute__((always_inline)) void lane_vector(const LaneArguments<T>& a, int64_t lane, int64_t count) {
+    Vec<T> sum[Rows][Columns] = {};
+    const int64_t outer = a.outer, inner = a.inner, inner_lhs = a.inner_lhs, inner_rhs = a.inner_rhs;
+    const int64_t row_lhs = a.row_lhs, column_lhs = Taps > 1 ? a.inner_lhs : a.column_lhs;
+    const auto get = [=](const T* from) __attribute__((always_inline)) { return Whole ? load(from) : load_first(from, count); };
+    for (int64_t o = 0; o < outer; ++o) {
+        const T* x = a.lhs + lane + a.lhs_offset[o];
+        const T* w = a.rhs + lane + a.rhs_offset[o];
+        int64_t i = 0;
+        for (; Taps > 1 && i + Taps <= inner; i += Taps, x += Taps * inner_lhs, w += Taps * inner_rhs) {
+            Vec<T> scale[Taps];
+#pragma GCC unroll 8
+            for (int t = 0; t < Taps; ++t) scale[t] = get(w + t * inner_rhs);
+            const T* row = x;
+#pragma GCC unroll 8
+            for (int r = 0; r < Rows; ++r, row += row_lhs) {
+#pragma GCC unroll 24
+                for (int j = 0; j < Columns + Taps - 1; ++j) {
+                    Vec<T> value = get(row + j * column_lhs);
+                    keep_in_register(value);
+#pragma GCC unroll 8
+                    for (int t = 0; t < Taps; ++t)
+                        if (j - t >= 0 && j - t < Columns) sum[r][j - t] = fma(scale[t], value, sum[r][j - t]);
+                }
+            }
+        }
+        for (; i < inner; ++i, x += inner_lhs, w += inner_rhs) {
+            const Vec<T> scale = get(w);
+            const T* row = x;
+#pragma GCC unroll 8
+            for (int r = 0; r < Rows; ++r, row += row_lhs) {
+#pragma GCC unroll 16
+                for (int j = 0; j < Columns; ++j) sum[r][j] = fma(scale, get(row + j * column_lhs), sum[r][j]);
+            }
+        }
+    }
+    if (a.lhs_ahead != 0 && outer > 0) {
+        const T* next = a.lhs + lane + a.lhs_offset[outer - 1] + a.lhs_ahead;
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r, next += row_lhs) {
+#pragma GCC unroll 16
+            for (int j = 0; j < Columns; ++j) __builtin_prefetch(next + j * column_lhs, 0, 2);
+        }
+    }
+    const int64_t row_out = a.row_out, column_out = a.column_out;
+    const bool accumulate = a.accumulate;
+    T* row = a.out + lane;
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r, row += row_out) {
+        T* place = row;
+        if (accumulate) {
+#pragma GCC unroll 16
+            for (int j = 0; j < Columns; ++j) sum[r][j] += get(row + j * column_out);
+        }
+#pragma GCC unroll 16
+        for (int j = 0; j < Columns; ++j, place += column_out) {
+            if constexpr (Whole)
+                store(place, sum[r][j]);
+            else
+                store_first(place, sum[r][j], count);
+        }
+    }
+}
+
+template <class T, int Rows, int Columns, int Taps>
+static void lane_tile(const LaneArguments<T>& given) {
+    constexpr int L = kLanes<T>;
+    const LaneArguments<T> arguments = given;  // a copy that no store can change
+    int64_t lane = 0;
+    for (; lane + L <= arguments.lanes; lane += L) lane_vector<T, Rows, Columns, Taps, true>(arguments, lane, L);
+    if (lane < arguments.lanes) lane_vector<T, Rows, Columns, 1, false>(arguments, lane, arguments.lanes - lane);
+}
+
+// A row that steps backwards in memory, taken from its other end: how far to move in memory and in the panel.
+template <class T>
+struct Turned {
+    LaneRow<T> row;
+    int64_t memory, panel;
+    explicit Turned(const LaneRow<T>& given) : row(given), memory(0), panel(0) {
+        if (row.step >= 0 || row.count == 0) return;
+        memory = (row.count - 1) * row.step;
+        panel = (row.count - 1) * row.panel_step;
+        row.step = -row.step;
+        row.panel_step = -row.panel_step;
+    }
+};
+
+template <class T>
+static void gather_lanes(const LaneRow<T>& given, const T* memory, T* panel) {
+    constexpr int L = kLanes<T>;
+    const Turned<T> turned(given);
+    const LaneRow<T>& row = turned.row;
+    memory += turned.memory;
+    panel += turned.panel;
+    if (row.lane_step == 1) {
+        for (int64_t x = 0; x < row.count; ++x, memory += row.step, panel += row.panel_step)
+            store(panel, row.lanes == L ? load(memory) : load_first(memory, row.lanes));
+    } else if (row.step == 1) {
+        for (int64_t x = 0; x < row.count; x += L) {
+            const int64_t count = row.count - x < L ? row.count - x : L;
+            Vec<T> square[L];
+#pragma GCC unroll 16
+            for (int i = 0; i < L; ++i) {
+                const T* from = memory + i * row.lane_step + x;
+                square[i] = i >= row.lanes ? Vec<T>{} : count == L ? load(from) : load_first(from, count);
+            }
+            transpose<T>(square);
+#pragma GCC unroll 16
+            for (int i = 0; i < L; ++i)
+                if (i < count) store(panel + (x + i) * row.panel_step, square[i]);
+        }
+    } else {
+        for (int64_t x = 0; x < row.count; ++x) {
+            T* to = panel + x * row.panel_step;
+            store(to, Vec<T>{});
+            for (int64_t i = 0; i < row.lanes; ++i) to[i] = memory[i * row.lane_step + x * row.step];
+        }
+    }
+}
+
+template <class T>
+static void scatter_lanes(const LaneRow<T>& given, const T* panel, T* memory) {
+    constexpr int L = kLanes<T>;
+    const Turned<T> turned(given);
+    const LaneRow<T>& row = turned.row;
+    memory += turned.memory;
+    panel += turned.panel;
+    if (row.lane_step == 1) {
+        for (int64_t x = 0; x < row.count; ++x, memory += row.step, panel += row.panel_step) {
+            if (row.lanes == L)
+                store(memory, load(panel));
+            else
+                store_first(memory, load(panel), row.lanes);
+        }
+    } else if (row.step == 1) {
+        for (int64_t x = 0; x < row.count; x += L) {
+            const int64_t count = row.count - x < L ? row.count - x : L;
+            Vec<T> square[L];
+#pragma GCC unroll 16
+            for (int i = 0; i < L; ++i) square[i] = i < count ? load(panel + (x + i) * row.panel_step) : Vec<T>{};
+            transpose<T>(square);
+#pragma GCC unroll 16
+            for (int i = 0; i < L; ++i) {
+                T* to = memory + i * row.lane_step + x;
+                if (i >= row.lanes) continue;
+                if (count == L)
+                    store(to, square[i]);
+                else
+                    store_first(to, square[i], count);
+            }
+        }
+    } else {
+        for (int64_t x = 0; x < row.count; ++x)
+            for (int64_t i = 0; i < row.lanes; ++i) memory[i * row.lane_step + x * row.step] = panel[x * row.panel_step + i];
+    }
+}
