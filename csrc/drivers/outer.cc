@@ -42,7 +42,8 @@ public:
     Outer(const OuterPlan& plan, const OuterSet<T>& kernels, const Buffers& buffers)
         : plan_(plan), f_(plan_.form), kernels_(kernels), tiles_(tile_kernels<T>(current_isa())), operands_(plan_, tiles_.pack, buffers),
           taps_(outer_taps(f_)), out_(static_cast<T*>(buffers.out.data)), panel_size_(operands_.panel_size()),
-          packed_(round(panel_size_ * ceil(plan_.panels, plan_.lane_blocks))), copied_(round(operands_.region_size())),
+          packed_(round(panel_size_ * ceil(plan_.panels, plan_.lane_blocks))),
+          copied_(round(plan_.rows_packed ? plan_.row_positions() * plan_.row_pitch() : operands_.region_size())),
           sums_(round(plan_.sums())) {}
 
     const char* run(Executor& executor) {
@@ -84,12 +85,18 @@ private:
     static int64_t ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
     static int64_t round(int64_t elements) { return ceil(elements, 64) * 64; }
 
+    int64_t lanes_of(int64_t panel) const { return std::min(plan_.width(panel), plan_.lane_side().channels - plan_.first_lane(panel)); }
+
     void add_products(const OuterTask& task, T* local, T* sums) const {
         const int64_t blocks = plan_.blocks();
         bool first = true;
         for (int64_t i = blocks * task.split / plan_.splits; i < blocks * (task.split + 1) / plan_.splits; ++i) {
             const OuterBlock block = plan_.block(i);
-            for (int64_t p = 0; p < task.panels; ++p) operands_.pack_panel(task.group, block, task.panel + p, local + p * panel_size_);
+            for (int64_t p = 0; p < task.panels && !plan_.in_place; ++p)
+                operands_.pack(plan_.lane_side(), task.group, block, plan_.first_lane(task.panel + p), lanes_of(task.panel + p),
+                               plan_.width(task.panel + p), local + p * panel_size_);
+            if (plan_.rows_packed)
+                operands_.pack(plan_.row_side(), task.group, block, task.row, task.rows, plan_.row_pitch(), local + packed_);
             if (plan_.copied) operands_.copy_region(task.group, block, local + packed_);
             add_block(task, block, local, sums, first);
             first = false;
@@ -100,14 +107,16 @@ private:
     void add_block(const OuterTask& task, const OuterBlock& block, const T* local, T* sums, bool first) const {
         for (int64_t p = 0; p < task.panels; ++p) {
             const int64_t width = plan_.width(task.panel + p);
-            const T* panel = local + p * panel_size_;
+            const T* panel = plan_.in_place ? nullptr : local + p * panel_size_;
+            const T* rows_at = plan_.rows_packed ? local + packed_ : nullptr;
             for (int64_t t = task.tile; t < task.tile + task.tiles; ++t) {
                 const int64_t row = plan_.first_row(t), rows = plan_.first_row(t + 1) - row;
                 for (int64_t tap = 0; tap < plan_.row_taps(); ++tap, sums += rows * width) {
                     const T* places[kMaxRows];
                     OuterArguments<T> o{0, 0, places, 0, 0, panel, 0, 0, sums, !first};
-                    const bool any = plan_.mixed ? aim_mixed(task, block, row, rows, local + packed_, width, places, &o)
-                                                 : aim_tap(task, block, taps_[static_cast<size_t>(tap)], row, rows, width, places, &o);
+                    const bool any = plan_.mixed
+                                         ? aim_mixed(task, block, row, rows, local + packed_, width, places, &o)
+                                         : aim_tap(task, block, taps_[static_cast<size_t>(tap)], row, rows, width, rows_at, places, &o);
                     if (any)
                         kernels_.run[rows][width / plan_.lanes](o);
                     else if (first)
@@ -119,36 +128,56 @@ private:
 
     // The kernel's arguments for rows that are channels, all at one tap; false when the tap meets no pixel of the block.
     bool aim_tap(const OuterTask& task, const OuterBlock& block, const OuterTap& tap, int64_t row, int64_t rows, int64_t width,
-                 const T** places, OuterArguments<T>* o) const {
-        const OuterAxis &ys = f_.row(), &xs = f_.pixel();
+                 const T* rows_at, const T** places, OuterArguments<T>* o) const {
         const int64_t top = std::max(block.row, tap.row_first), left = std::max(block.pixel, tap.pixel_first);
         o->rows = std::min(block.row + block.rows, tap.row_end) - top;
         o->pixels = std::min(block.pixel + block.pixels, tap.pixel_end) - left;
         int64_t start;
-        if (o->rows <= 0 || o->pixels <= 0 || (f_.outer_taps() > 1 && !f_.outer_tap(block.outer, tap.outer, &start))) return false;
-        const int64_t y = top - block.row, x = left - block.pixel;
+        if (o->rows <= 0 || o->pixels <= 0 || (f_.outer_taps > 1 && !f_.outer_tap(block.outer, tap.outer, &start))) return false;
         const OuterSide& side = plan_.row_side();
-        const T* from = operands_.at(side, task.group) + row * side.step;
-        if (plan_.lanes_shifted) {
-            const OuterSpan row_span = outer_span(ys, block.row, block.rows), pixel_span = outer_span(xs, block.pixel, block.pixels);
-            const int64_t down = tap.row_shift + top * ys.dilation - ys.lo - row_span.first;
-            const int64_t right = tap.pixel_shift + left * xs.dilation - xs.lo - pixel_span.first;
-            o->b += (tap.outer * operands_.row_reach() * operands_.pixel_reach() + down * pixel_span.count + right) * width;
-            o->b_row = ys.dilation * pixel_span.count * width;
-            o->b_pixel = xs.dilation * width;
-            o->a_row = ys.still;
-            o->a_pixel = xs.still;
-            from += block.still + y * o->a_row + x * o->a_pixel;
-        } else {
-            o->b += (y * block.pixels + x) * width;
-            o->b_row = block.pixels * width;
-            o->b_pixel = width;
-            o->a_row = ys.dilation * ys.shifted;
-            o->a_pixel = xs.dilation * xs.shifted;
-            from += block.shifted + tap.start + y * o->a_row + x * o->a_pixel;
-        }
-        for (int64_t m = 0; m < rows; ++m) places[m] = from + m * side.step;
+        const View pixels =
+            plan_.lanes_shifted ? of_shifted(task, block, tap, top, left, o->b, width) : of_still(task, block, top, left, o->b, width);
+        const View steps = plan_.lanes_shifted ? of_still(task, block, top, left, rows_at, plan_.row_pitch())
+                                               : of_shifted(task, block, tap, top, left, rows_at, plan_.row_pitch());
+        o->b = pixels.at;
+        o->b_row = pixels.row;
+        o->b_pixel = pixels.pixel;
+        o->a_row = steps.row;
+        o->a_pixel = steps.pixel;
+        const int64_t first = rows_at == nullptr ? row : row - task.row, step = rows_at == nullptr ? side.step : 1;
+        for (int64_t m = 0; m < rows; ++m) places[m] = steps.at + (first + m) * step;
         return true;
+    }
+
+    // An operand as a tile sees it: channel 0 at a pixel, and what rows and pixels move.
+    struct View {
+        const T* at;
+        int64_t row, pixel;
+    };
+
+    // `still` at a pixel: packed (OuterOperands::pack), or where it lies when `packed` is nullptr.
+    View of_still(const OuterTask& task, const OuterBlock& block, int64_t top, int64_t left, const T* packed, int64_t pitch) const {
+        const OuterAxis &ys = f_.row(), &xs = f_.pixel();
+        View v{packed, block.pixels * pitch, pitch};
+        if (packed == nullptr) v = {operands_.at(f_.still, task.group) + block.still, ys.still, xs.still};
+        v.at += (top - block.row) * v.row + (left - block.pixel) * v.pixel;
+        return v;
+    }
+
+    // `shifted` where a tap finds it from a pixel; likewise.
+    View of_shifted(const OuterTask& task, const OuterBlock& block, const OuterTap& tap, int64_t top, int64_t left, const T* packed,
+                    int64_t pitch) const {
+        const OuterAxis &ys = f_.row(), &xs = f_.pixel();
+        if (packed == nullptr) {
+            View v{operands_.at(f_.shifted, task.group) + block.shifted + tap.start, ys.dilation * ys.shifted, xs.dilation * xs.shifted};
+            v.at += (top - block.row) * v.row + (left - block.pixel) * v.pixel;
+            return v;
+        }
+        const OuterSpan row = outer_span(ys, block.row, block.rows), pixel = outer_span(xs, block.pixel, block.pixels);
+        const int64_t down = tap.row_shift + top * ys.dilation - ys.lo - row.first;
+        const int64_t right = tap.pixel_shift + left * xs.dilation - xs.lo - pixel.first;
+        const int64_t plane = operands_.row_reach() * operands_.pixel_reach();
+        return {packed + (tap.outer * plane + down * pixel.count + right) * pitch, ys.dilation * pixel.count * pitch, xs.dilation * pitch};
     }
 
     // The same for rows that are channels and taps, the taps inside; every tap meets every pixel.
@@ -157,17 +186,19 @@ private:
         const int64_t taps = static_cast<int64_t>(taps_.size());
         o->rows = block.rows;
         o->pixels = block.pixels;
-        o->b_row = block.pixels * width;
-        o->b_pixel = width;
-        o->a_row = f_.row().dilation * (plan_.copied ? operands_.pixel_reach() : f_.row().shifted);
-        o->a_pixel = f_.pixel().dilation * (plan_.copied ? 1 : f_.pixel().shifted);
+        const int64_t fold = plan_.folded(), pitch = operands_.pixel_reach() * fold;
+        const View lanes = of_still(task, block, block.row, block.pixel, o->b, width);
+        o->b = lanes.at;
+        o->b_row = lanes.row;
+        o->b_pixel = lanes.pixel;
+        o->a_row = f_.row().dilation * (plan_.copied ? pitch : f_.row().shifted);
+        o->a_pixel = f_.pixel().dilation * (plan_.copied ? fold : f_.pixel().shifted);
         for (int64_t m = 0; m < rows; ++m) {
             const int64_t channel = (row + m) / taps;
             const OuterTap& tap = taps_[static_cast<size_t>((row + m) % taps)];
             if (plan_.copied)
-                places[m] = region +
-                            ((channel * f_.outer_taps() + tap.outer) * operands_.row_reach() + tap.row_shift) * operands_.pixel_reach() +
-                            tap.pixel_shift;
+                places[m] = region + (channel / fold * f_.outer_taps + tap.outer) * operands_.row_reach() * pitch + tap.row_shift * pitch +
+                            tap.pixel_shift * fold + channel % fold;
             else
                 places[m] = operands_.at(f_.shifted, task.group) + block.shifted + channel * f_.shifted.step + tap.start;
         }
@@ -197,7 +228,7 @@ private:
     void write(const OuterTask& task, T* sums, int64_t begin, int64_t end) const {
         const int64_t step = plan_.lane_side().out;
         for (int64_t p = task.panel; p < task.panel + task.panels; ++p) {
-            const int64_t width = plan_.width(p), lanes = std::min(width, plan_.lane_side().channels - plan_.first_lane(p));
+            const int64_t width = plan_.width(p), lanes = lanes_of(p);
             T* out = out_ + f_.out + task.group * f_.out_group + plan_.first_lane(p) * step;
             const T* from[kMaxRun];  // rows that lie side by side in the output
             int64_t count = 0, next = 0;

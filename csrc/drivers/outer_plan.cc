@@ -13,8 +13,11 @@ constexpr int64_t kMaxSums = 1 << 18;                             // elements of
 constexpr int64_t kMaxPanels = 1 << 18;                           // elements of a task's packed lanes
 constexpr int64_t kMaxRegion = 1 << 18;                           // elements of a copied region; a panel's positions times its lanes
 constexpr int64_t kMaxParts = 1 << 22;                            // elements of all partial sums
-constexpr int64_t kMaxOutputs = 1 << 20;                          // row x tap pairs: each is described in memory
+constexpr double kMaxTaps = 1 << 16;                              // each is described in memory
+constexpr double kApart = 1.1;                                    // what tiles cost whose rows are taps, when channels lie side by side
+constexpr int64_t kFarBytes = 2048;                               // steps of half a page share few sets of the first cache
 constexpr int64_t kMostTasks = 16;                                // enough to keep many cores even, few enough to keep packing shared
+constexpr int64_t kFewRows = 64;                                  // rows x taps that do not pay for a copy of the lanes
 constexpr double kTaskProducts = 1 << 24;                         // a task smaller than this is not worth its own sums or packing
 constexpr double kSum = 0.3;                                      // cycles to write, read and add an element of partial sums
 constexpr double kCopy = 0.15, kTranspose = 0.35, kGather = 2.0;  // cycles to lay an element out
@@ -100,6 +103,8 @@ OuterForm make_form(const Problem& p, bool exchange) {
     }
     for (int i = 0; i < f.count; ++i) f.empty = f.empty || f.axes[i].pixels == 0 || f.axes[i].size == 0;
     if (!f.empty) tidy(&f);
+    f.outer_taps = 1;
+    for (int i = 0; i + 2 < f.count; ++i) f.outer_taps *= f.axes[i].taps;
     return f;
 }
 
@@ -148,7 +153,9 @@ double pack_once(const OuterPlan& plan) {
     const double positions = plan.lanes_shifted ? blocks * static_cast<double>(plan.region()) : static_cast<double>(f.pixels());
     const int64_t step = plan.lanes_shifted ? f.pixel().shifted : f.pixel().still;
     double cycles = positions * static_cast<double>(plan.vectors * plan.lanes) * pack_cycles(plan.lane_side().step, step);
-    if (plan.copied) cycles += blocks * static_cast<double>(plan.region() * f.shifted.channels) * (f.pixel().shifted == 1 ? 0.5 : kGather);
+    if (plan.copied)
+        cycles += blocks * static_cast<double>(plan.region() * f.shifted.channels) *
+                  (f.pixel().shifted == 1 || plan.folded() > 1 ? 0.5 : kGather);
     return cycles;
 }
 
@@ -158,7 +165,8 @@ void cut_tasks(OuterPlan* plan) {
     const OuterForm& f = plan->form;
     const double outputs = static_cast<double>(plan->rows * plan->row_taps()) * static_cast<double>(plan->vectors * plan->lanes);
     const double products = outputs * static_cast<double>(f.pixels()) * static_cast<double>(f.groups);
-    const int64_t wanted = static_cast<int64_t>(std::clamp(products / kTaskProducts, 1.0, static_cast<double>(kMostTasks)));
+    int64_t wanted = 1;  // a power of two, as the numbers of blocks: tasks are then equal
+    while (wanted < kMostTasks && static_cast<double>(wanted) * kTaskProducts < products) wanted *= 2;
     const double pack = pack_once(*plan);
     const double walk = 0.1 * static_cast<double>(plan->row_side().channels) * static_cast<double>(f.pixels());
     const int64_t panel = (plan->lanes_shifted ? plan->region() : plan->row_step * plan->pixel_step) * plan->lanes;
@@ -185,14 +193,6 @@ void cut_tasks(OuterPlan* plan) {
 }
 
 }  // namespace
-
-int64_t OuterForm::taps() const {
-    int64_t n = 1;
-    for (int i = 0; i < count; ++i) n *= axes[i].taps;
-    return n;
-}
-
-int64_t OuterForm::outer_taps() const { return taps() / (row().taps * pixel().taps); }
 
 int64_t OuterForm::pixels() const {
     int64_t n = 1;
@@ -262,7 +262,12 @@ int64_t OuterPlan::sums() const {
     return std::min(tiles * tile_rows, rows) * row_taps() * std::min(width * tile_vectors, vectors) * lanes;
 }
 
-int64_t OuterPlan::region() const { return form.outer_taps() * reach(form.row(), row_step) * reach(form.pixel(), pixel_step); }
+int64_t OuterPlan::row_pitch() const {
+    const int64_t most = std::min(ceil_div(row_tiles, row_blocks) * tile_rows, rows);
+    return (ceil_div(most, lanes) | 1) * lanes;
+}
+
+int64_t OuterPlan::region() const { return form.outer_taps * reach(form.row(), row_step) * reach(form.pixel(), pixel_step); }
 
 std::vector<OuterTap> outer_taps(const OuterForm& f) {
     const int row = f.count - 2, pixel = f.count - 1;
@@ -298,14 +303,14 @@ std::vector<OuterTap> outer_taps(const OuterForm& f) {
 const char* plan_outer(const Problem& p, int lanes, const int* most_rows, OuterPlan* plan) {
     if (p.has_bias || p.activation != Activation::none) return "outer: sums alone, without bias and activation";
     bool lhs_dilated = false, rhs_dilated = false;
-    double outputs = 1;
+    double taps = 1;
     for (int i = 0; i < p.dims; ++i) {
         lhs_dilated = lhs_dilated || p.axes[i].lhs_dilation > 1;
         rhs_dilated = rhs_dilated || p.axes[i].rhs_dilation > 1;
-        outputs *= static_cast<double>(p.axes[i].out);
+        taps *= static_cast<double>(p.axes[i].out);
     }
     if (lhs_dilated && rhs_dilated) return "outer: both operands are dilated";
-    if (outputs * static_cast<double>(std::max(p.batch, p.features)) > kMaxOutputs) return "outer: too many outputs to describe";
+    if (taps > kMaxTaps) return "outer: too many taps to describe";
     double least = -1;
     for (const bool exchange : {false, true}) {
         if (exchange ? rhs_dilated : lhs_dilated) continue;
@@ -327,13 +332,23 @@ const char* plan_outer(const Problem& p, int lanes, const int* most_rows, OuterP
                 if (way.copied && way.region() * way.form.shifted.channels > kMaxRegion) continue;
                 if (lanes_shifted && way.region() * lanes > kMaxRegion) continue;
                 way.rows = way.row_side().channels * (mixed ? way.form.taps() : 1);
-                const double cycles = choose_tile(&way, most_rows) + pack_once(way);
+                double cycles = choose_tile(&way, most_rows);
+                if (mixed && !way.copied && way.form.shifted.step == 1) cycles *= kApart;  // neighbours in memory are no rows then
+                cycles += pack_once(way);
                 if (least >= 0 && cycles >= least) continue;
                 least = cycles;
                 *plan = way;
             }
     }
+    const OuterSide& lanes_of = plan->lane_side();
+    plan->in_place = !plan->lanes_shifted && plan->panels == 1 && plan->rows * plan->row_taps() <= kFewRows && lanes_of.step == 1 &&
+                     lanes_of.channels == plan->vectors * lanes && plan->form.pixel().still == lanes_of.channels;
     cut_tasks(plan);
+    const OuterAxis& pixel = plan->form.pixel();
+    const int64_t far = std::abs(plan->lanes_shifted ? pixel.still : pixel.dilation * pixel.shifted) * dtype_size(p.dtype);
+    plan->rows_packed = !plan->mixed && plan->row_side().step == 1 && far >= kFarBytes && far % (kFarBytes / 2) == 0 &&
+                        plan->row_positions() <= 2 * pixel.dilation * plan->row_step * plan->pixel_step &&
+                        plan->row_pitch() * plan->row_positions() <= kMaxPanels;
     return nullptr;
 }
 

@@ -42,8 +42,8 @@ struct OuterForm {
     bool empty;  // no pixel at all: every sum is zero
     const OuterAxis& row() const { return axes[count - 2]; }
     const OuterAxis& pixel() const { return axes[count - 1]; }
-    int64_t taps() const;
-    int64_t outer_taps() const;
+    int64_t outer_taps;  // of all axes but the last two
+    int64_t taps() const { return outer_taps * row().taps * pixel().taps; }
     int64_t pixels() const;
     bool every_tap_meets_every_pixel() const;
     // Whether a tap of the outer axes meets data from a block, and what it moves in `shifted`.
@@ -67,6 +67,8 @@ struct OuterPlan {
     bool lanes_shifted;  // the vectors run over channels of `shifted` (else of `still`); the other side is broadcast
     bool mixed;          // tiles mix taps and channels of `shifted` as rows: every tap meets every pixel
     bool copied;         // so because `shifted` is copied with zeros around it
+    bool in_place;       // the lane side lies as its panel would: few rows would not pay for the copy
+    bool rows_packed;    // the row side is copied as it lies, closer together
     int tile_rows, tile_vectors, lanes;
     int64_t vectors, panels;          // of the lane side: panel i has vectors [i * vectors / panels, ...)
     int64_t rows, row_tiles;          // rows that are cut into tiles: channels, or channels x taps where mixed
@@ -92,7 +94,12 @@ struct OuterPlan {
     int64_t sums() const;
     // Positions of `shifted` that a block of pixels meets on an inner axis.
     static int64_t reach(const OuterAxis& axis, int64_t pixels) { return (axis.taps - 1) * axis.stride + (pixels - 1) * axis.dilation + 1; }
+    // Elements from one position of a packed row side to the next: an odd number of vectors; and positions of a block.
+    int64_t row_pitch() const;
+    int64_t row_positions() const { return lanes_shifted ? row_step * pixel_step : region(); }
     int64_t region() const;  // the same on both inner axes and all taps of the outer ones
+    // Channels of `shifted` that a copy keeps side by side, as they lie: all or one.
+    int64_t folded() const { return form.shifted.step == 1 && form.pixel().shifted == form.shifted.channels ? form.shifted.channels : 1; }
 };
 
 // The plan of a problem, or why there is none. most_rows[v]: the most rows of a tile of v vectors, 0 beyond the widest.

@@ -10,19 +10,22 @@ from fastconv.plan.machine import Machine
 from fastconv.plan.row import refuse_unless_float, timed
 from fastconv.problem import ConvProblem
 
-#: Outputs of one channel pair's side; the library itself refuses above twice this.
-MOST_OUTPUTS = 1 << 19
+#: Taps, each of which is described in memory; the library itself refuses above twice this.
+MOST_TAPS = 1 << 15
 #: Scratch of one thread, at most, and elements of all partial sums.
 LOCAL_BYTES = 6 << 20
 MOST_PARTS = 1 << 22
+
+#: Pixels of a block.
+BLOCK = 160
 
 # Cycles, fitted on the rows that benchmarks/models.py times.
 PACK_CONTIGUOUS = 0.15  # an element laid out in vectors
 PACK_TRANSPOSED = 0.35  # an element through an in-register transposition
 PACK_GATHERED = 2.0  # an element fetched alone
-TILE_START = 30.0  # a tile's sums in and out, for a block of about 160 pixels
-OUTPUT = 0.5  # an output, through its parts
-PRODUCT = 1.08  # what a modelled cycle of a tile takes
+TILE_START = 40.0  # a tile and a block of pixels, with its sums in and out
+OUTPUT = 0.3  # an output, through its parts
+ROW_START = 8.0  # a row of pixels in a tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,8 @@ def refuse(problem: ConvProblem, machine: Machine) -> str | None:
         return "for sums alone, without bias and activation"
     if any(a.lhs_dilation > 1 for a in problem.axes) and any(a.rhs_dilation > 1 for a in problem.axes):
         return "both operands are dilated"
-    outputs = max(problem.batch, problem.features) * prod(a.out for a in problem.axes)
-    if outputs > MOST_OUTPUTS:
-        return f"{outputs} outputs of a channel are too many to describe"
+    if (taps := prod(a.out for a in problem.axes)) > MOST_TAPS:
+        return f"{taps} taps are too many to describe"
     return None
 
 
@@ -70,9 +72,10 @@ def _way(problem: ConvProblem, machine: Machine, exchange: bool) -> float:
     still = Side(channels[1], fixed.outer[1], min(map(abs, fixed.spatial), default=1), 1.0)
     # Products that touch data, spread over the taps: padding is no work.
     met = problem.products / (problem.groups * problem.batch * problem.features * max(1, taps))
-    mixed = _tiles(shifted.channels * taps, 1, still.channels, lanes, machine)
-    apart = _tiles(shifted.channels, taps, still.channels, lanes, machine)
-    turned = _tiles(still.channels, taps, shifted.channels, lanes, machine)
+    start = _start(problem, exchange)
+    mixed = _tiles(shifted.channels * taps, 1, still.channels, lanes, machine, start)
+    apart = _tiles(shifted.channels, taps, still.channels, lanes, machine, start)
+    turned = _tiles(still.channels, taps, shifted.channels, lanes, machine, start)
     pack_still = still.channels * _element(still) * pixels
     return min(
         mixed * pixels + pack_still + shifted.channels * positions,
@@ -81,11 +84,20 @@ def _way(problem: ConvProblem, machine: Machine, exchange: bool) -> float:
     )
 
 
+def _start(problem: ConvProblem, exchange: bool) -> float:
+    """Cycles that starting tiles and rows costs a pixel: few pixels make many starts."""
+    extents = [problem.channels, *(a.size if exchange else a.kernel for a in problem.axes)]
+    if all(a.out == 1 for a in problem.axes):
+        extents = [prod(extents)]  # they are joined
+    rows, row = [1, 1, *(extent for extent in extents if extent > 1)][-2:]
+    return ROW_START / min(row, BLOCK) + TILE_START / min(row * rows, BLOCK)
+
+
 def _element(side: Side) -> float:
     return PACK_CONTIGUOUS if side.step == 1 else PACK_TRANSPOSED if side.pixel <= 2 else PACK_GATHERED
 
 
-def _tiles(rows: int, taps: int, in_vectors: int, lanes: int, machine: Machine) -> float:
+def _tiles(rows: int, taps: int, in_vectors: int, lanes: int, machine: Machine, start: float) -> float:
     """Cycles of one pixel: tiles of up to 8 rows and 4 vectors, evenly filled."""
     vectors = ceil(in_vectors / lanes)
     shapes = ((1, 8), (2, 8), (3, 8), (4, 6)) if machine.isa in ("avx512", "neon") else ((1, 8), (2, 6), (3, 4))
@@ -94,7 +106,7 @@ def _tiles(rows: int, taps: int, in_vectors: int, lanes: int, machine: Machine) 
         panels, tiles = ceil(vectors / wide), ceil(rows / high)
         width, height = vectors / panels, rows / tiles
         each = 0.4 + max(4.0, width * height / 2, (width + height) / 2)
-        best.append(panels * tiles * taps * (PRODUCT * each + TILE_START / 160))
+        best.append(panels * tiles * taps * (each + start))
     return min(best)
 
 
