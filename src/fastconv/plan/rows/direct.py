@@ -64,6 +64,8 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     product = min(tile_cycles(lattice.rows, lattice.columns, lanes), tile_cycles(lattice.columns, lattice.rows, lanes)) * depth
     packing = _lhs_packing(problem, lattice.rows, depth, lanes) + PACK_GATHERED * lattice.columns * depth
     adjoin = 1 in (problem.out.outer[2], *problem.out.spatial) and all(costs.phases(a) == 1 for a in problem.axes)
+    if problem.lhs.outer[1] == 1 and problem.batch > 1:  # vectors run over the images
+        adjoin = problem.out.outer[1] == 1
     storing = (costs.STORE if adjoin else costs.STORE_SCATTERED) * lattice.rows * lattice.columns * lattice.count
     return problem.groups * (product + packing + storing)
 
