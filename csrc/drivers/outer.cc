@@ -19,21 +19,21 @@
 namespace fastconv {
 namespace {
 
-constexpr int kMaxRows = 8, kMaxVectors = 4, kMaxRun = 64;
+constexpr int kMaxRows = 27, kMaxVectors = 4, kMaxRun = 64;
 
 template <class T>
 struct OuterSet {
-    explicit OuterSet(const OuterKernels<T>& kernels) : lanes(kernels.lanes), add_parts(kernels.add_parts) {
+    explicit OuterSet(const OuterKernels<T>& kernels) : shapes{kernels.lanes, 0, {}}, add_parts(kernels.add_parts) {
         for (int i = 0; i < kernels.count; ++i) {
             const OuterKernel<T>& kernel = kernels.tiles[i];
             run[kernel.rows][kernel.vectors] = kernel.run;
-            most_rows[kernel.vectors] = std::max(most_rows[kernel.vectors], kernel.rows);
+            int& most = kernel.rows > kOuterPlaces ? shapes.most_by_threes : shapes.most_rows[kernel.vectors];
+            most = std::max(most, kernel.rows);
         }
     }
-    int lanes;
+    OuterShapes shapes;
     void (*add_parts)(T* into, const T* from, int64_t step, int64_t parts, int64_t count);
     OuterFunction<T> run[kMaxRows + 1][kMaxVectors + 1] = {};
-    int most_rows[kMaxVectors + 2] = {};
 };
 
 template <class T>
@@ -113,10 +113,11 @@ private:
                 const int64_t row = plan_.first_row(t), rows = plan_.first_row(t + 1) - row;
                 for (int64_t tap = 0; tap < plan_.row_taps(); ++tap, sums += rows * width) {
                     const T* places[kMaxRows];
-                    OuterArguments<T> o{0, 0, places, 0, 0, panel, 0, 0, sums, !first};
+                    OuterArguments<T> o{0, 0, places, 0, 0, 0, panel, 0, 0, sums, !first};
                     const bool any = plan_.mixed
                                          ? aim_mixed(task, block, row, rows, local + packed_, width, places, &o)
                                          : aim_tap(task, block, taps_[static_cast<size_t>(tap)], row, rows, width, rows_at, places, &o);
+                    if (any && rows > 1) o.a_step = places[1] - places[0];
                     if (any)
                         kernels_.run[rows][width / plan_.lanes](o);
                     else if (first)
@@ -282,7 +283,7 @@ template <class T>
 const char* run_outer_as(const Problem& problem, const Buffers& buffers, Executor& executor) {
     const OuterSet<T> kernels(outer_kernels<T>(current_isa()));
     OuterPlan plan;
-    if (const char* why = plan_outer(problem, kernels.lanes, kernels.most_rows, &plan)) return why;
+    if (const char* why = plan_outer(problem, kernels.shapes, &plan)) return why;
     if (plan.form.empty) return run_general(problem, buffers, executor);  // zeros
     Outer<T> outer(plan, kernels, buffers);
     const char* why = outer.run(executor);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "drivers/geometry.h"
+#include "kernels/outer.h"
 
 namespace fastconv {
 namespace {
@@ -113,8 +114,21 @@ double tile_cycles(double rows, double vectors) { return 0.4 + std::max({4.0, 0.
 
 double pack_cycles(int64_t lane_step, int64_t step) { return lane_step == 1 ? kCopy : std::abs(step) <= 2 ? kTranspose : kGather; }
 
+// Whether rows 3 i, 3 i + 1 and 3 i + 2 are evenly spaced: channels, or taps of one axis.
+bool go_by_threes(const OuterPlan& plan) {
+    if (plan.rows % 3 != 0) return false;
+    if (!plan.mixed) return true;
+    const OuterAxis* inner = nullptr;
+    for (int i = 0; i < plan.form.count; ++i) {
+        const OuterAxis& a = plan.form.axes[i];
+        if (a.taps > 1 && (inner == nullptr || std::abs(a.out) < std::abs(inner->out))) inner = &a;
+    }
+    return inner != nullptr && inner->taps % 3 == 0;
+}
+
 // Sets the tiles of a plan and returns the cycles that all its pixels take.
-double choose_tile(OuterPlan* plan, const int* most_rows) {
+double choose_tile(OuterPlan* plan, const OuterShapes& shapes) {
+    const int* most_rows = shapes.most_rows;
     const double pixels = static_cast<double>(plan->form.pixels());
     plan->vectors = ceil_div(plan->lane_side().channels, plan->lanes);
     double best = -1;
@@ -127,8 +141,20 @@ double choose_tile(OuterPlan* plan, const int* most_rows) {
         best = cycles;
         plan->tile_vectors = v;
         plan->tile_rows = most_rows[v];
+        plan->row_unit = 1;
         plan->panels = panels;
         plan->row_tiles = tiles;
+    }
+    const int64_t tiles = ceil_div(plan->rows, shapes.most_by_threes);
+    if (plan->vectors == 1 && plan->rows > kOuterPlaces && go_by_threes(*plan)) {
+        const double height = static_cast<double>(plan->rows) / static_cast<double>(tiles);
+        const double cycles = static_cast<double>(tiles * plan->row_taps()) * tile_cycles(height, 1) * pixels;
+        if (cycles < best) {
+            best = cycles;
+            plan->tile_rows = shapes.most_by_threes;
+            plan->row_unit = 3;
+            plan->row_tiles = tiles;
+        }
     }
     return best;
 }
@@ -300,7 +326,8 @@ std::vector<OuterTap> outer_taps(const OuterForm& f) {
     return taps;
 }
 
-const char* plan_outer(const Problem& p, int lanes, const int* most_rows, OuterPlan* plan) {
+const char* plan_outer(const Problem& p, const OuterShapes& shapes, OuterPlan* plan) {
+    const int lanes = shapes.lanes;
     if (p.has_bias || p.activation != Activation::none) return "outer: sums alone, without bias and activation";
     bool lhs_dilated = false, rhs_dilated = false;
     double taps = 1;
@@ -332,7 +359,7 @@ const char* plan_outer(const Problem& p, int lanes, const int* most_rows, OuterP
                 if (way.copied && way.region() * way.form.shifted.channels > kMaxRegion) continue;
                 if (lanes_shifted && way.region() * lanes > kMaxRegion) continue;
                 way.rows = way.row_side().channels * (mixed ? way.form.taps() : 1);
-                double cycles = choose_tile(&way, most_rows);
+                double cycles = choose_tile(&way, shapes);
                 if (mixed && !way.copied && way.form.shifted.step == 1) cycles *= kApart;  // neighbours in memory are no rows then
                 cycles += pack_once(way);
                 if (least >= 0 && cycles >= least) continue;

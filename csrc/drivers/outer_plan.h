@@ -69,6 +69,7 @@ struct OuterPlan {
     bool copied;         // so because `shifted` is copied with zeros around it
     bool in_place;       // the lane side lies as its panel would: few rows would not pay for the copy
     bool rows_packed;    // the row side is copied as it lies, closer together
+    int row_unit;        // tiles begin at multiples of it: 3 where kernels take rows by threes
     int tile_rows, tile_vectors, lanes;
     int64_t vectors, panels;          // of the lane side: panel i has vectors [i * vectors / panels, ...)
     int64_t rows, row_tiles;          // rows that are cut into tiles: channels, or channels x taps where mixed
@@ -84,7 +85,7 @@ struct OuterPlan {
     const OuterSide& row_side() const { return lanes_shifted ? form.still : form.shifted; }
     int64_t first_lane(int64_t panel) const { return panel * vectors / panels * lanes; }
     int64_t width(int64_t panel) const { return first_lane(panel + 1) - first_lane(panel); }
-    int64_t first_row(int64_t tile) const { return tile * rows / row_tiles; }
+    int64_t first_row(int64_t tile) const { return tile * (rows / row_unit) / row_tiles * row_unit; }
     int64_t first_panel(int64_t block) const { return block * panels / lane_blocks; }
     int64_t first_tile(int64_t block) const { return block * row_tiles / row_blocks; }
     int64_t row_taps() const { return mixed ? 1 : form.taps(); }  // sums of a row
@@ -102,8 +103,15 @@ struct OuterPlan {
     int64_t folded() const { return form.shifted.step == 1 && form.pixel().shifted == form.shifted.channels ? form.shifted.channels : 1; }
 };
 
-// The plan of a problem, or why there is none. most_rows[v]: the most rows of a tile of v vectors, 0 beyond the widest.
-const char* plan_outer(const Problem& problem, int lanes, const int* most_rows, OuterPlan* plan);
+// The kernels there are. most_rows[v]: the most rows of a tile of v vectors, 0 beyond the widest; most_by_threes: of one vector,
+// when its rows go by threes.
+struct OuterShapes {
+    int lanes, most_by_threes;
+    int most_rows[6];
+};
+
+// The plan of a problem, or why there is none.
+const char* plan_outer(const Problem& problem, const OuterShapes& shapes, OuterPlan* plan);
 
 // Every tap in the order of the output's memory.
 std::vector<OuterTap> outer_taps(const OuterForm& form);

@@ -8,12 +8,15 @@
 namespace fastconv {
 
 // One register tile: sum[m][j] (+)= sum over y < rows, x < pixels of  a[m][y * a_row + x * a_pixel] * b[y * b_row + x * b_pixel + j]
-// for every row m and lane j of the tile; sum is without gaps. `a` is read where it lies, one element at a time.
+// for every row m and lane j of the tile; sum is without gaps. `a` is read where it lies, one element at a time. Kernels of more than
+// kOuterPlaces rows take them by threes: rows 3 i, 3 i + 1 and 3 i + 2 lie a_step apart.
+constexpr int kOuterPlaces = 8;
+
 template <class T>
 struct OuterArguments {
     int64_t rows, pixels;
     const T* const* a;
-    int64_t a_row, a_pixel;
+    int64_t a_row, a_pixel, a_step;
     const T* b;
     int64_t b_row, b_pixel;
     T* sum;

@@ -155,8 +155,8 @@ const char* run_as(const Row& row, int64_t runs, const int64_t* sizes, const T* 
         const int64_t width = int64_t{row.columns} * outer.lanes;
         for (int i = 0; i < outer.count; ++i)
             if (outer.tiles[i].rows == row.rows && outer.tiles[i].vectors == row.columns) {
-                const OuterArguments<T> arguments{sizes[0], sizes[1],         places.data(), sizes[1], 1,
-                                                  b,        sizes[1] * width, width,         c,        sizes[2] != 0};
+                const OuterArguments<T> arguments{sizes[0], sizes[1], places.data(), sizes[1], 1, sizes[0] * sizes[1], b, sizes[1] * width,
+                                                  width,    c,        sizes[2] != 0};
                 for (int64_t turn = 0; turn < runs; ++turn) outer.tiles[i].run(arguments);
                 return nullptr;
             }
