@@ -44,7 +44,7 @@ public:
           taps_(outer_taps(f_)), out_(static_cast<T*>(buffers.out.data)), panel_size_(operands_.panel_size()),
           packed_(round(panel_size_ * ceil(plan_.panels, plan_.lane_blocks))),
           copied_(round(plan_.rows_packed ? plan_.row_positions() * plan_.row_pitch() : operands_.region_size())),
-          sums_(round(plan_.sums())) {}
+          sums_(round(plan_.sums())), row_pitch_(plan_.row_pitch()) {}
 
     const char* run(Executor& executor) {
         const int64_t blocks = plan_.tasks() / plan_.splits;
@@ -95,8 +95,7 @@ private:
             for (int64_t p = 0; p < task.panels && !plan_.in_place; ++p)
                 operands_.pack(plan_.lane_side(), task.group, block, plan_.first_lane(task.panel + p), lanes_of(task.panel + p),
                                plan_.width(task.panel + p), local + p * panel_size_);
-            if (plan_.rows_packed)
-                operands_.pack(plan_.row_side(), task.group, block, task.row, task.rows, plan_.row_pitch(), local + packed_);
+            if (plan_.rows_packed) operands_.pack(plan_.row_side(), task.group, block, task.row, task.rows, row_pitch_, local + packed_);
             if (plan_.copied) operands_.copy_region(task.group, block, local + packed_);
             add_block(task, block, local, sums, first);
             first = false;
@@ -118,6 +117,10 @@ private:
                                          ? aim_mixed(task, block, row, rows, local + packed_, width, places, &o)
                                          : aim_tap(task, block, taps_[static_cast<size_t>(tap)], row, rows, width, rows_at, places, &o);
                     if (any && rows > 1) o.a_step = places[1] - places[0];
+                    if (any && o.a_row == o.pixels * o.a_pixel && o.b_row == o.pixels * o.b_pixel) {  // rows that continue each other
+                        o.pixels *= o.rows;
+                        o.rows = 1;
+                    }
                     if (any)
                         kernels_.run[rows][width / plan_.lanes](o);
                     else if (first)
@@ -138,8 +141,8 @@ private:
         const OuterSide& side = plan_.row_side();
         const View pixels =
             plan_.lanes_shifted ? of_shifted(task, block, tap, top, left, o->b, width) : of_still(task, block, top, left, o->b, width);
-        const View steps = plan_.lanes_shifted ? of_still(task, block, top, left, rows_at, plan_.row_pitch())
-                                               : of_shifted(task, block, tap, top, left, rows_at, plan_.row_pitch());
+        const View steps = plan_.lanes_shifted ? of_still(task, block, top, left, rows_at, row_pitch_)
+                                               : of_shifted(task, block, tap, top, left, rows_at, row_pitch_);
         o->b = pixels.at;
         o->b_row = pixels.row;
         o->b_pixel = pixels.pixel;
@@ -264,7 +267,7 @@ private:
     const OuterOperands<T> operands_;
     const std::vector<OuterTap> taps_;
     T* out_;
-    const int64_t panel_size_, packed_, copied_, sums_;  // elements
+    const int64_t panel_size_, packed_, copied_, sums_, row_pitch_;  // elements
     mutable std::atomic<bool> suspicious_{false};
 };
 

@@ -9,105 +9,20 @@
 namespace fastconv {
 namespace {
 
-constexpr int64_t kBlockPixels = 160;                             // a panel of 64 lanes then nearly fills the first cache
-constexpr int64_t kMaxSums = 1 << 18;                             // elements of a task's sums: half of the second cache
-constexpr int64_t kMaxPanels = 1 << 18;                           // elements of a task's packed lanes
-constexpr int64_t kMaxRegion = 1 << 18;                           // elements of a copied region; a panel's positions times its lanes
-constexpr int64_t kMaxParts = 1 << 22;                            // elements of all partial sums
-constexpr double kMaxTaps = 1 << 16;                              // each is described in memory
-constexpr double kApart = 1.1;                                    // what tiles cost whose rows are taps, when channels lie side by side
-constexpr int64_t kFarBytes = 2048;                               // steps of half a page share few sets of the first cache
-constexpr int64_t kMostTasks = 16;                                // enough to keep many cores even, few enough to keep packing shared
-constexpr int64_t kFewRows = 64;                                  // rows x taps that do not pay for a copy of the lanes
-constexpr double kTaskProducts = 1 << 24;                         // a task smaller than this is not worth its own sums or packing
-constexpr double kSum = 0.3;                                      // cycles to write, read and add an element of partial sums
-constexpr double kCopy = 0.15, kTranspose = 0.35, kGather = 2.0;  // cycles to lay an element out
-
-OuterAxis point() { return {1, 1, 1, 1, 1, 0, 0, 0, 0}; }
-
-// Pixels for which tap t meets data: first <= p < end.
-void range(const OuterAxis& a, int64_t tap, int64_t* first, int64_t* end) {
-    const int64_t at = a.lo - tap * a.stride;
-    *first = std::clamp<int64_t>(ceil_div(at, a.dilation), 0, a.pixels);
-    *end = std::clamp<int64_t>(floor_div(a.size - 1 + at, a.dilation) + 1, *first, a.pixels);
-}
-
-// An axis of one tap becomes a plain run of pixels: what the tap misses is cut off.
-void make_plain(OuterForm* f, OuterAxis* a) {
-    int64_t first, end;
-    range(*a, 0, &first, &end);
-    f->shifted.offset += (first * a->dilation - a->lo) * a->shifted;
-    f->still.offset += first * a->still;
-    *a = {end - first, 1, end - first, 1, 1, 0, a->shifted * a->dilation, a->still, 0};
-    f->empty = f->empty || end == first;
-}
-
-bool joins(const OuterAxis& a, const OuterAxis& b) {
-    return a.taps == 1 && b.taps == 1 && a.shifted == b.pixels * b.shifted && a.still == b.pixels * b.still;
-}
-
-// Drops axes of one pixel and tap, joins plain axes that continue each other, puts neighbours in memory last.
-void tidy(OuterForm* f) {
-    int count = 0;
-    for (int i = 0; i < f->count; ++i) {
-        if (f->axes[i].taps == 1) make_plain(f, &f->axes[i]);
-        if (f->axes[i].taps > 1 || f->axes[i].pixels > 1) f->axes[count++] = f->axes[i];
-    }
-    f->count = count;
-    for (int i = 0; i < f->count; ++i)
-        for (int j = 0; j < f->count; ++j)
-            if (i != j && joins(f->axes[i], f->axes[j])) {
-                f->axes[j].pixels = f->axes[j].size = f->axes[i].pixels * f->axes[j].pixels;
-                f->axes[i] = f->axes[--f->count];
-                i = j = -1;
-                break;
-            }
-    // Insertion sort: axes of one pixel first, then falling steps.
-    auto before = [](const OuterAxis& a, const OuterAxis& b) {
-        if ((a.pixels == 1) != (b.pixels == 1)) return a.pixels == 1;
-        return std::abs(a.still) + std::abs(a.shifted) > std::abs(b.still) + std::abs(b.shifted);
-    };
-    for (int i = 1; i < f->count; ++i)
-        for (int j = i; j > 0 && before(f->axes[j], f->axes[j - 1]); --j) std::swap(f->axes[j - 1], f->axes[j]);
-    while (f->count < 2) {
-        for (int i = f->count++; i > 0; --i) f->axes[i] = f->axes[i - 1];
-        f->axes[0] = point();
-    }
-}
-
-// exchange: rhs is the operand that taps shift, and the output's taps run backwards.
-OuterForm make_form(const Problem& p, bool exchange) {
-    OuterForm f{};
-    const OuterSide lhs{p.lhs.offset, p.lhs.outer[0], p.batch, p.lhs.outer[1], p.out.outer[1], true};
-    const OuterSide rhs{p.rhs.offset, p.rhs.outer[0], p.features, p.rhs.outer[1], p.out.outer[2], false};
-    f.shifted = exchange ? rhs : lhs;
-    f.still = exchange ? lhs : rhs;
-    f.groups = p.groups;
-    f.out = p.out.offset;
-    f.out_group = p.out.outer[0];
-    const Operand& moving = exchange ? p.rhs : p.lhs;
-    const Operand& fixed = exchange ? p.lhs : p.rhs;
-    f.axes[f.count++] = {p.channels, 1, p.channels, 1, 1, 0, moving.outer[2], fixed.outer[2], 0};
-    for (int i = 0; i < p.dims; ++i) {
-        const Axis& a = p.axes[i];
-        if (exchange) {
-            f.axes[f.count++] = {a.size,           a.out,
-                                 a.kernel,         a.stride,
-                                 a.lhs_dilation,   (a.out - 1) * a.stride - a.lo,
-                                 p.rhs.spatial[i], p.lhs.spatial[i],
-                                 -p.out.spatial[i]};
-            f.out += (a.out - 1) * p.out.spatial[i];
-        } else {
-            f.axes[f.count++] = {a.kernel,         a.out,           a.size, a.stride, a.rhs_dilation, a.lo, p.lhs.spatial[i],
-                                 p.rhs.spatial[i], p.out.spatial[i]};
-        }
-    }
-    for (int i = 0; i < f.count; ++i) f.empty = f.empty || f.axes[i].pixels == 0 || f.axes[i].size == 0;
-    if (!f.empty) tidy(&f);
-    f.outer_taps = 1;
-    for (int i = 0; i + 2 < f.count; ++i) f.outer_taps *= f.axes[i].taps;
-    return f;
-}
+constexpr int64_t kBlockPixels = 192;      // a panel of 64 lanes then nearly fills the first cache
+constexpr int64_t kMaxSums = 1 << 18;      // elements of a task's sums: half of the second cache
+constexpr int64_t kMaxPanels = 1 << 18;    // elements of a task's packed lanes
+constexpr int64_t kMaxRegion = 1 << 18;    // elements of a copied region; a panel's positions times its lanes
+constexpr int64_t kMaxParts = 1 << 22;     // elements of all partial sums
+constexpr double kMaxTaps = 1 << 16;       // each is described in memory
+constexpr double kApart = 1.1;             // what tiles cost whose rows are taps, when channels lie side by side
+constexpr int64_t kFarBytes = 2048;        // steps of half a page share few sets of the first cache
+constexpr int64_t kMostTasks = 16;         // enough to keep many cores even, few enough to keep packing shared
+constexpr int64_t kFewRows = 64;           // rows x taps that do not pay for a copy of the lanes
+constexpr double kTaskProducts = 1 << 23;  // a task smaller than this is not worth its own sums or packing
+constexpr double kSum = 0.3;               // cycles to write, read and add an element of partial sums
+constexpr double kCopy = 0.15, kTranspose = 0.35, kGather = 2.0, kCopyFar = 0.3;  // cycles to lay an element out
+constexpr double kWalk = 0.1;  // to read an element of the rows where it lies, for the first time
 
 // Cycles of one pixel in a tile: two multiply-adds and two loads a cycle, and a latency of four.
 double tile_cycles(double rows, double vectors) { return 0.4 + std::max({4.0, 0.5 * rows * vectors, 0.5 * (rows + vectors)}); }
@@ -159,17 +74,37 @@ double choose_tile(OuterPlan* plan, const OuterShapes& shapes) {
     return best;
 }
 
+// Whether rows are better copied: neighbours in memory whose pixels lie so far apart that few sets of the first cache hold them.
+bool pack_rows(const OuterPlan& plan, int64_t item) {
+    const OuterAxis& pixel = plan.form.pixel();
+    const int64_t far = std::abs(plan.lanes_shifted ? pixel.still : pixel.dilation * pixel.shifted) * item;
+    return !plan.mixed && plan.row_side().step == 1 && far >= kFarBytes && far % (kFarBytes / 2) == 0 &&
+           plan.row_positions() <= 2 * pixel.dilation * plan.row_step * plan.pixel_step &&
+           plan.row_pitch() * plan.row_positions() <= 2 * kMaxPanels;
+}
+
+// Near `cuts` cuts of an extent for which all blocks share out evenly among tasks; `others`: blocks that each cut is repeated for.
+int64_t even_cuts(int64_t cuts, int64_t extent, int64_t others) {
+    for (int64_t share = kMostTasks; share > 1; share /= 2) {
+        for (int64_t c = cuts; c >= std::max<int64_t>(1, cuts - cuts / 4); --c)
+            if (c * others % share == 0) return c;
+        for (int64_t c = cuts + 1; c <= std::min(extent, cuts + cuts / 3); ++c)
+            if (c * others % share == 0) return c;
+    }
+    return cuts;
+}
+
 void cut_pixels(OuterPlan* plan) {
     const OuterForm& f = plan->form;
-    plan->pixel_cuts = ceil_div(f.pixel().pixels, 2 * kBlockPixels);
-    plan->pixel_step = ceil_div(f.pixel().pixels, plan->pixel_cuts);
-    plan->row_step = std::clamp<int64_t>(kBlockPixels / plan->pixel_step, 1, f.row().pixels);
-    plan->row_cuts = ceil_div(f.row().pixels, plan->row_step);
-    plan->row_step = ceil_div(f.row().pixels, plan->row_cuts);
-    plan->row_cuts = ceil_div(f.row().pixels, plan->row_step);
-    plan->pixel_cuts = ceil_div(f.pixel().pixels, plan->pixel_step);
+    const int64_t pixels = f.pixel().pixels, rows = f.row().pixels;
     plan->outer_blocks = 1;
     for (int i = 0; i + 2 < f.count; ++i) plan->outer_blocks *= f.axes[i].pixels;
+    plan->pixel_cuts = ceil_div(pixels, 2 * kBlockPixels);
+    if (rows == 1) plan->pixel_cuts = even_cuts(plan->pixel_cuts, pixels, plan->outer_blocks);
+    plan->pixel_step = ceil_div(pixels, plan->pixel_cuts);
+    plan->row_cuts = ceil_div(rows, std::clamp<int64_t>(kBlockPixels / plan->pixel_step, 1, rows));
+    if (rows > 1) plan->row_cuts = even_cuts(plan->row_cuts, rows, plan->outer_blocks * plan->pixel_cuts);
+    plan->row_step = ceil_div(rows, plan->row_cuts);
 }
 
 // Cycles to lay the lane side out once, and to copy the row side once.
@@ -187,14 +122,14 @@ double pack_once(const OuterPlan& plan) {
 
 // The tasks: cuts the outputs until the sums of a task suit the cache, then outputs or pixels until there are enough tasks,
 // whichever repeats less work.
-void cut_tasks(OuterPlan* plan) {
+void cut_tasks(OuterPlan* plan, int64_t item) {
     const OuterForm& f = plan->form;
     const double outputs = static_cast<double>(plan->rows * plan->row_taps()) * static_cast<double>(plan->vectors * plan->lanes);
     const double products = outputs * static_cast<double>(f.pixels()) * static_cast<double>(f.groups);
     int64_t wanted = 1;  // a power of two, as the numbers of blocks: tasks are then equal
     while (wanted < kMostTasks && static_cast<double>(wanted) * kTaskProducts < products) wanted *= 2;
     const double pack = pack_once(*plan);
-    const double walk = 0.1 * static_cast<double>(plan->row_side().channels) * static_cast<double>(f.pixels());
+    const double rows = static_cast<double>(plan->row_side().channels), blocks_of_pixels = static_cast<double>(plan->blocks());
     const int64_t panel = (plan->lanes_shifted ? plan->region() : plan->row_step * plan->pixel_step) * plan->lanes;
     OuterPlan best = *plan;
     double least = -1;
@@ -203,7 +138,10 @@ void cut_tasks(OuterPlan* plan) {
             const int64_t blocks = plan->lane_blocks * plan->row_blocks * f.groups;
             const int64_t most = std::max<int64_t>(1, static_cast<int64_t>(kMaxParts / (outputs * static_cast<double>(f.groups))));
             plan->splits = std::max<int64_t>(1, std::min({ceil_div(wanted, blocks), plan->blocks(), most}));
-            double cycles = pack * static_cast<double>(plan->row_blocks) + walk * static_cast<double>(plan->lane_blocks);
+            plan->rows_packed = pack_rows(*plan, item);
+            const double walked = plan->rows_packed ? kCopyFar * static_cast<double>(plan->row_positions()) * blocks_of_pixels
+                                                    : kWalk * static_cast<double>(f.pixels());
+            double cycles = pack * static_cast<double>(plan->row_blocks) + walked * rows * static_cast<double>(plan->lane_blocks);
             if (plan->splits > 1) cycles += kSum * outputs * static_cast<double>(plan->splits);
             // Too few tasks, or sums or panels outside the cache: only when there is no other way.
             const double need = static_cast<double>(blocks * plan->splits);
@@ -219,34 +157,6 @@ void cut_tasks(OuterPlan* plan) {
 }
 
 }  // namespace
-
-int64_t OuterForm::pixels() const {
-    int64_t n = 1;
-    for (int i = 0; i < count; ++i) n *= axes[i].pixels;
-    return n;
-}
-
-bool OuterForm::every_tap_meets_every_pixel() const {
-    for (int i = 0; i < count; ++i)
-        for (const int64_t tap : {int64_t{0}, axes[i].taps - 1}) {
-            int64_t first, end;
-            range(axes[i], tap, &first, &end);
-            if (first > 0 || end < axes[i].pixels) return false;
-        }
-    return true;
-}
-
-bool OuterForm::outer_tap(const int64_t* at, int64_t tap, int64_t* start) const {
-    *start = 0;
-    for (int i = count - 3; i >= 0; --i) {
-        const OuterAxis& a = axes[i];
-        const int64_t shift = tap % a.taps * a.stride - a.lo, position = shift + at[i] * a.dilation;
-        if (position < 0 || position >= a.size) return false;
-        *start += shift * a.shifted;
-        tap /= a.taps;
-    }
-    return true;
-}
 
 OuterTask OuterPlan::task(int64_t index) const {
     OuterTask t;
@@ -265,12 +175,13 @@ OuterTask OuterPlan::task(int64_t index) const {
 
 OuterBlock OuterPlan::block(int64_t index) const {
     OuterBlock b;
-    b.pixel = index % pixel_cuts * pixel_step;
-    b.row = index / pixel_cuts % row_cuts * row_step;
-    index /= pixel_cuts * row_cuts;
     const OuterAxis &ys = form.row(), &xs = form.pixel();
-    b.pixels = std::min(pixel_step, xs.pixels - b.pixel);
-    b.rows = std::min(row_step, ys.pixels - b.row);
+    const int64_t pixel_cut = index % pixel_cuts, row_cut = index / pixel_cuts % row_cuts;
+    index /= pixel_cuts * row_cuts;
+    b.pixel = pixel_cut * xs.pixels / pixel_cuts;
+    b.pixels = (pixel_cut + 1) * xs.pixels / pixel_cuts - b.pixel;
+    b.row = row_cut * ys.pixels / row_cuts;
+    b.rows = (row_cut + 1) * ys.pixels / row_cuts - b.row;
     b.shifted = b.row * ys.dilation * ys.shifted + b.pixel * xs.dilation * xs.shifted;
     b.still = b.row * ys.still + b.pixel * xs.still;
     for (int i = form.count - 3; i >= 0; --i) {
@@ -295,37 +206,6 @@ int64_t OuterPlan::row_pitch() const {
 
 int64_t OuterPlan::region() const { return form.outer_taps * reach(form.row(), row_step) * reach(form.pixel(), pixel_step); }
 
-std::vector<OuterTap> outer_taps(const OuterForm& f) {
-    const int row = f.count - 2, pixel = f.count - 1;
-    int order[kMaxDims + 2];  // axes by falling output steps
-    for (int i = 0; i < f.count; ++i) order[i] = i;
-    for (int i = 1; i < f.count; ++i)
-        for (int j = i; j > 0 && std::abs(f.axes[order[j]].out) > std::abs(f.axes[order[j - 1]].out); --j)
-            std::swap(order[j], order[j - 1]);
-    std::vector<OuterTap> taps(static_cast<size_t>(f.taps()));
-    int64_t digit[kMaxDims + 2] = {};
-    for (OuterTap& tap : taps) {
-        tap = {};
-        int64_t at[kMaxDims + 2];
-        for (int i = 0; i < f.count; ++i) {
-            const OuterAxis& a = f.axes[i];
-            at[i] = a.out < 0 ? a.taps - 1 - digit[i] : digit[i];
-            tap.start += (at[i] * a.stride - a.lo) * a.shifted;
-            tap.out += at[i] * a.out;
-            if (i < row) tap.outer = tap.outer * a.taps + at[i];
-        }
-        tap.row_shift = at[row] * f.row().stride;
-        tap.pixel_shift = at[pixel] * f.pixel().stride;
-        range(f.row(), at[row], &tap.row_first, &tap.row_end);
-        range(f.pixel(), at[pixel], &tap.pixel_first, &tap.pixel_end);
-        for (int i = f.count - 1; i >= 0; --i) {
-            if (++digit[order[i]] < f.axes[order[i]].taps) break;
-            digit[order[i]] = 0;
-        }
-    }
-    return taps;
-}
-
 const char* plan_outer(const Problem& p, const OuterShapes& shapes, OuterPlan* plan) {
     const int lanes = shapes.lanes;
     if (p.has_bias || p.activation != Activation::none) return "outer: sums alone, without bias and activation";
@@ -342,7 +222,7 @@ const char* plan_outer(const Problem& p, const OuterShapes& shapes, OuterPlan* p
     for (const bool exchange : {false, true}) {
         if (exchange ? rhs_dilated : lhs_dilated) continue;
         OuterPlan way{};
-        way.form = make_form(p, exchange);
+        way.form = make_outer_form(p, exchange);
         way.lanes = lanes;
         if (way.form.empty) {
             *plan = way;
@@ -361,6 +241,10 @@ const char* plan_outer(const Problem& p, const OuterShapes& shapes, OuterPlan* p
                 way.rows = way.row_side().channels * (mixed ? way.form.taps() : 1);
                 double cycles = choose_tile(&way, shapes);
                 if (mixed && !way.copied && way.form.shifted.step == 1) cycles *= kApart;  // neighbours in memory are no rows then
+                const OuterAxis& pixel = way.form.pixel();
+                const int64_t apart = lanes_shifted ? pixel.still : pixel.dilation * pixel.shifted;
+                if (way.row_side().step == 1 && std::abs(apart) * dtype_size(p.dtype) >= kFarBytes / 4)
+                    cycles += kCopy * static_cast<double>(way.row_side().channels) * static_cast<double>(way.form.pixels());
                 cycles += pack_once(way);
                 if (least >= 0 && cycles >= least) continue;
                 least = cycles;
@@ -370,12 +254,7 @@ const char* plan_outer(const Problem& p, const OuterShapes& shapes, OuterPlan* p
     const OuterSide& lanes_of = plan->lane_side();
     plan->in_place = !plan->lanes_shifted && plan->panels == 1 && plan->rows * plan->row_taps() <= kFewRows && lanes_of.step == 1 &&
                      lanes_of.channels == plan->vectors * lanes && plan->form.pixel().still == lanes_of.channels;
-    cut_tasks(plan);
-    const OuterAxis& pixel = plan->form.pixel();
-    const int64_t far = std::abs(plan->lanes_shifted ? pixel.still : pixel.dilation * pixel.shifted) * dtype_size(p.dtype);
-    plan->rows_packed = !plan->mixed && plan->row_side().step == 1 && far >= kFarBytes && far % (kFarBytes / 2) == 0 &&
-                        plan->row_positions() <= 2 * pixel.dilation * plan->row_step * plan->pixel_step &&
-                        plan->row_pitch() * plan->row_positions() <= kMaxPanels;
+    cut_tasks(plan, dtype_size(p.dtype));
     return nullptr;
 }
 
