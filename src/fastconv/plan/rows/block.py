@@ -12,6 +12,8 @@ from fastconv.problem import Axis, ConvProblem
 #: As in csrc/drivers/block.cc.
 MOST_PHASES = 64
 MOST_TAPS = 4096
+#: A kernel that is an image: weights are fetched one by one.
+FAR_TAPS = 512
 
 # Cycles, fitted on the rows that benchmarks/models.py times.
 COPIED = 0.15  # an element copied in vectors
@@ -62,7 +64,9 @@ def _by_features(problem: ConvProblem, lanes: int, wide: bool) -> float:
     rows = {4: 6, 3: 8 if wide else 4, 2: 8 if wide else 6, 1: 8}[ceil(vectors / panels)]
     tile = _tile(rows, vectors / panels) * taps * problem.channels + START + SEGMENT * taps
     product = panels * tile * pixels / rows
-    weights = _weights(problem) * (COPIED if problem.rhs.outer[1] == 1 else TRANSPOSED)
+    # Past a few hundred taps (a weight gradient's pixels) the lines of one vector of weights are far apart.
+    far = ALONE if prod(a.kernel for a in problem.axes) > FAR_TAPS else TRANSPOSED
+    weights = _weights(problem) * (COPIED if problem.rhs.outer[1] == 1 else far)
     if problem.out.outer[2] == 1:
         storing = 0.0
     else:

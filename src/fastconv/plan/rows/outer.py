@@ -23,6 +23,7 @@ BLOCK = 160
 PACK_CONTIGUOUS = 0.15  # an element laid out in vectors
 PACK_TRANSPOSED = 0.35  # an element through an in-register transposition
 PACK_GATHERED = 2.0  # an element fetched alone
+COPY = 0.5  # an element of the shifted operand, copied with zeros around it
 TILE_START = 40.0  # a tile and a block of pixels, with its sums in and out
 OUTPUT = 0.3  # an output, through its parts
 ROW_START = 8.0  # a row of pixels in a tile
@@ -78,7 +79,7 @@ def _way(problem: ConvProblem, machine: Machine, exchange: bool) -> float:
     turned = _tiles(still.channels, taps, shifted.channels, lanes, machine, start)
     pack_still = still.channels * _element(still) * pixels
     return min(
-        mixed * pixels + pack_still + shifted.channels * positions,
+        mixed * pixels + pack_still + COPY * shifted.channels * positions,
         apart * met + pack_still,
         turned * met + shifted.channels * _element(shifted) * pixels * shifted.reach * 1.3,
     )
