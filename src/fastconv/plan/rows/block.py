@@ -65,8 +65,9 @@ def _by_features(problem: ConvProblem, lanes: int, wide: bool) -> float:
     tile = _tile(rows, vectors / panels) * taps * problem.channels + START + SEGMENT * taps
     product = panels * tile * pixels / rows
     # Past a few hundred taps (a weight gradient's pixels) the lines of one vector of weights are far apart.
-    far = ALONE if prod(a.kernel for a in problem.axes) > FAR_TAPS else TRANSPOSED
-    weights = _weights(problem) * (COPIED if problem.rhs.outer[1] == 1 else far)
+    far = prod(a.kernel for a in problem.axes) > FAR_TAPS
+    near_cost, far_cost = (COPIED, TRANSPOSED) if problem.rhs.outer[1] == 1 else (TRANSPOSED, ALONE)
+    weights = _weights(problem) * (far_cost if far else near_cost)
     if problem.out.outer[2] == 1:
         storing = 0.0
     else:
