@@ -12,8 +12,6 @@ from fastconv.problem import Axis, ConvProblem
 #: As in csrc/drivers/block.cc.
 MOST_PHASES = 64
 MOST_TAPS = 4096
-#: A kernel that is an image: weights are fetched one by one.
-FAR_TAPS = 512
 
 # Cycles, fitted on the rows that benchmarks/models.py times.
 COPIED = 0.15  # an element copied in vectors
@@ -25,6 +23,7 @@ PIXEL = 20.0  # describing a pixel ...
 TAP = 3.0  # ... and each of its taps
 ROW = 30.0  # starting a row of a copy
 PHASE = 4000.0  # laying out one phase of a dilated input
+IMAGE = 3.0  # of all cycles, where the kernel is an image and the output small (a weight gradient): every tap turns
 
 
 def refuse(problem: ConvProblem, machine: Machine) -> str | None:
@@ -41,6 +40,8 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     wide = machine.vector_bytes == 64 or machine.isa == "neon"  # 32 registers
     phases = prod(costs.phases(a) for a in problem.axes)
     common = problem.groups * min(_by_features(problem, lanes, wide), _by_pixels(problem, lanes, wide))
+    if problem.axes and all(a.out > 1 and 4 * a.out < a.kernel for a in problem.axes):
+        common *= IMAGE
     return common + (PHASE * phases if phases > 1 else 0.0)
 
 
@@ -64,10 +65,7 @@ def _by_features(problem: ConvProblem, lanes: int, wide: bool) -> float:
     rows = {4: 6, 3: 8 if wide else 4, 2: 8 if wide else 6, 1: 8}[ceil(vectors / panels)]
     tile = _tile(rows, vectors / panels) * taps * problem.channels + START + SEGMENT * taps
     product = panels * tile * pixels / rows
-    # Past a few hundred taps (a weight gradient's pixels) the lines of one vector of weights are far apart.
-    far = prod(a.kernel for a in problem.axes) > FAR_TAPS
-    near_cost, far_cost = (COPIED, TRANSPOSED) if problem.rhs.outer[1] == 1 else (TRANSPOSED, ALONE)
-    weights = _weights(problem) * (far_cost if far else near_cost)
+    weights = _weights(problem) * (COPIED if problem.rhs.outer[1] == 1 else TRANSPOSED)
     if problem.out.outer[2] == 1:
         storing = 0.0
     else:

@@ -17,14 +17,15 @@ LOCAL_BYTES = 6 << 20
 MOST_PARTS = 1 << 22
 
 #: Pixels of a block.
-BLOCK = 160
+BLOCK = 192
 
 # Cycles, fitted on the rows that benchmarks/models.py times.
 PACK_CONTIGUOUS = 0.15  # an element laid out in vectors
 PACK_TRANSPOSED = 0.35  # an element through an in-register transposition
 PACK_GATHERED = 2.0  # an element fetched alone
 COPY = 0.5  # an element of the shifted operand, copied with zeros around it
-TILE_START = 40.0  # a tile and a block of pixels, with its sums in and out
+TILE_START = 15.0  # a tile and a block of pixels; its sums in and out cost as much as there are of them
+LOOP = 0.25  # a pixel in a tile, beside its products
 OUTPUT = 0.3  # an output, through its parts
 ROW_START = 8.0  # a row of pixels in a tile
 
@@ -73,10 +74,10 @@ def _way(problem: ConvProblem, machine: Machine, exchange: bool) -> float:
     still = Side(channels[1], fixed.outer[1], min(map(abs, fixed.spatial), default=1), 1.0)
     # Products that touch data, spread over the taps: padding is no work.
     met = problem.products / (problem.groups * problem.batch * problem.features * max(1, taps))
-    start = _start(problem, exchange)
-    mixed = _tiles(shifted.channels * taps, 1, still.channels, lanes, machine, start)
-    apart = _tiles(shifted.channels, taps, still.channels, lanes, machine, start)
-    turned = _tiles(still.channels, taps, shifted.channels, lanes, machine, start)
+    extents = _extents(problem, exchange)
+    mixed = _tiles(shifted.channels * taps, 1, still.channels, lanes, machine, *extents)
+    apart = _tiles(shifted.channels, taps, still.channels, lanes, machine, *extents)
+    turned = _tiles(still.channels, taps, shifted.channels, lanes, machine, *extents)
     pack_still = still.channels * _element(still) * pixels
     return min(
         mixed * pixels + pack_still + COPY * shifted.channels * positions,
@@ -85,20 +86,20 @@ def _way(problem: ConvProblem, machine: Machine, exchange: bool) -> float:
     )
 
 
-def _start(problem: ConvProblem, exchange: bool) -> float:
-    """Cycles that starting tiles and rows costs a pixel: few pixels make many starts."""
+def _extents(problem: ConvProblem, exchange: bool) -> tuple[int, int]:
+    """Pixels of a row and of a block: few make many starts."""
     extents = [problem.channels, *(a.size if exchange else a.kernel for a in problem.axes)]
     if all(a.out == 1 for a in problem.axes):
         extents = [prod(extents)]  # they are joined
     rows, row = [1, 1, *(extent for extent in extents if extent > 1)][-2:]
-    return ROW_START / min(row, BLOCK) + TILE_START / min(row * rows, BLOCK)
+    return min(row, BLOCK), min(row * rows, BLOCK)
 
 
 def _element(side: Side) -> float:
     return PACK_CONTIGUOUS if side.step == 1 else PACK_TRANSPOSED if side.pixel <= 2 else PACK_GATHERED
 
 
-def _tiles(rows: int, taps: int, in_vectors: int, lanes: int, machine: Machine, start: float) -> float:
+def _tiles(rows: int, taps: int, in_vectors: int, lanes: int, machine: Machine, row: int, block: int) -> float:
     """Cycles of one pixel: tiles of up to 8 rows and 4 vectors, evenly filled."""
     vectors = ceil(in_vectors / lanes)
     shapes = ((1, 8), (2, 8), (3, 8), (4, 6)) if machine.isa in ("avx512", "neon") else ((1, 8), (2, 6), (3, 4))
@@ -106,8 +107,8 @@ def _tiles(rows: int, taps: int, in_vectors: int, lanes: int, machine: Machine, 
     for wide, high in shapes:
         panels, tiles = ceil(vectors / wide), ceil(rows / high)
         width, height = vectors / panels, rows / tiles
-        each = 0.4 + max(4.0, width * height / 2, (width + height) / 2)
-        best.append(panels * tiles * taps * (each + start))
+        each = LOOP + max(4.0, width * height / 2, (width + height) / 2)
+        best.append(panels * tiles * taps * (each + ROW_START / row + (TILE_START + width * height) / block))
     return min(best)
 
 
