@@ -22,6 +22,7 @@ constexpr int64_t kFewRows = 64;           // rows x taps that do not pay for a 
 constexpr double kTaskProducts = 1 << 23;  // a task smaller than this is not worth its own sums or packing
 constexpr double kSum = 0.3;               // cycles to write, read and add an element of partial sums
 constexpr double kCopy = 0.15, kTranspose = 0.35, kGather = 2.0, kCopyFar = 0.3;  // cycles to lay an element out
+constexpr double kWrite = 0.4, kWriteFar = 1.5;                                   // to write an output through a transposition
 constexpr double kWalk = 0.1;  // to read an element of the rows where it lies, for the first time
 
 // Cycles of one pixel in a tile: two multiply-adds and two loads a cycle, and a latency of four.
@@ -118,6 +119,13 @@ double pack_once(const OuterPlan& plan) {
         cycles += blocks * static_cast<double>(plan.region() * f.shifted.channels) *
                   (f.pixel().shifted == 1 || plan.folded() > 1 ? 0.5 : kGather);
     return cycles;
+}
+
+// Cycles to write the outputs of a group: lanes that lie pages apart share few sets of the first cache.
+double write_once(const OuterPlan& plan, int64_t item) {
+    const int64_t step = std::abs(plan.lane_side().out);
+    const double outputs = static_cast<double>(plan.rows * plan.row_taps()) * static_cast<double>(plan.lane_side().channels);
+    return outputs * (step == 1 ? kCopy : step * item >= 2 * kFarBytes ? kWriteFar : kWrite);
 }
 
 // The tasks: cuts the outputs until the sums of a task suit the cache, then outputs or pixels until there are enough tasks,
@@ -245,7 +253,7 @@ const char* plan_outer(const Problem& p, const OuterShapes& shapes, OuterPlan* p
                 const int64_t apart = lanes_shifted ? pixel.still : pixel.dilation * pixel.shifted;
                 if (way.row_side().step == 1 && std::abs(apart) * dtype_size(p.dtype) >= kFarBytes / 4)
                     cycles += kCopy * static_cast<double>(way.row_side().channels) * static_cast<double>(way.form.pixels());
-                cycles += pack_once(way);
+                cycles += pack_once(way) + write_once(way, dtype_size(p.dtype));
                 if (least >= 0 && cycles >= least) continue;
                 least = cycles;
                 *plan = way;
