@@ -44,7 +44,7 @@ public:
           taps_(outer_taps(f_)), out_(static_cast<T*>(buffers.out.data)), panel_size_(operands_.panel_size()),
           packed_(round(panel_size_ * ceil(plan_.panels, plan_.lane_blocks))),
           copied_(round(plan_.rows_packed ? plan_.row_positions() * plan_.row_pitch() : operands_.region_size())),
-          sums_(round(plan_.sums())), row_pitch_(plan_.row_pitch()) {}
+          sums_(round(plan_.sums())), row_pitch_(plan_.row_pitch()), row_starts_(row_starts()) {}
 
     const char* run(Executor& executor) {
         const int64_t blocks = plan_.tasks() / plan_.splits;
@@ -89,6 +89,7 @@ private:
 
     void add_products(const OuterTask& task, T* local, T* sums) const {
         const int64_t blocks = plan_.blocks();
+        std::vector<Aim> aims(static_cast<size_t>(plan_.row_taps()));
         bool first = true;
         for (int64_t i = blocks * task.split / plan_.splits; i < blocks * (task.split + 1) / plan_.splits; ++i) {
             const OuterBlock block = plan_.block(i);
@@ -97,60 +98,9 @@ private:
                                plan_.width(task.panel + p), local + p * panel_size_);
             if (plan_.rows_packed) operands_.pack(plan_.row_side(), task.group, block, task.row, task.rows, row_pitch_, local + packed_);
             if (plan_.copied) operands_.copy_region(task.group, block, local + packed_);
-            add_block(task, block, local, sums, first);
+            add_block(task, block, local, aims, sums, first);
             first = false;
         }
-    }
-
-    // Adds (first: stores) the products of one block to the sums of every tile of the task.
-    void add_block(const OuterTask& task, const OuterBlock& block, const T* local, T* sums, bool first) const {
-        for (int64_t p = 0; p < task.panels; ++p) {
-            const int64_t width = plan_.width(task.panel + p);
-            const T* panel = plan_.in_place ? nullptr : local + p * panel_size_;
-            const T* rows_at = plan_.rows_packed ? local + packed_ : nullptr;
-            for (int64_t t = task.tile; t < task.tile + task.tiles; ++t) {
-                const int64_t row = plan_.first_row(t), rows = plan_.first_row(t + 1) - row;
-                for (int64_t tap = 0; tap < plan_.row_taps(); ++tap, sums += rows * width) {
-                    const T* places[kMaxRows];
-                    OuterArguments<T> o{0, 0, places, 0, 0, 0, panel, 0, 0, sums, !first};
-                    const bool any = plan_.mixed
-                                         ? aim_mixed(task, block, row, rows, local + packed_, width, places, &o)
-                                         : aim_tap(task, block, taps_[static_cast<size_t>(tap)], row, rows, width, rows_at, places, &o);
-                    if (any && rows > 1) o.a_step = places[1] - places[0];
-                    if (any && o.a_row == o.pixels * o.a_pixel && o.b_row == o.pixels * o.b_pixel) {  // rows that continue each other
-                        o.pixels *= o.rows;
-                        o.rows = 1;
-                    }
-                    if (any)
-                        kernels_.run[rows][width / plan_.lanes](o);
-                    else if (first)
-                        std::memset(sums, 0, static_cast<size_t>(rows * width) * sizeof(T));
-                }
-            }
-        }
-    }
-
-    // The kernel's arguments for rows that are channels, all at one tap; false when the tap meets no pixel of the block.
-    bool aim_tap(const OuterTask& task, const OuterBlock& block, const OuterTap& tap, int64_t row, int64_t rows, int64_t width,
-                 const T* rows_at, const T** places, OuterArguments<T>* o) const {
-        const int64_t top = std::max(block.row, tap.row_first), left = std::max(block.pixel, tap.pixel_first);
-        o->rows = std::min(block.row + block.rows, tap.row_end) - top;
-        o->pixels = std::min(block.pixel + block.pixels, tap.pixel_end) - left;
-        int64_t start;
-        if (o->rows <= 0 || o->pixels <= 0 || (f_.outer_taps > 1 && !f_.outer_tap(block.outer, tap.outer, &start))) return false;
-        const OuterSide& side = plan_.row_side();
-        const View pixels =
-            plan_.lanes_shifted ? of_shifted(task, block, tap, top, left, o->b, width) : of_still(task, block, top, left, o->b, width);
-        const View steps = plan_.lanes_shifted ? of_still(task, block, top, left, rows_at, row_pitch_)
-                                               : of_shifted(task, block, tap, top, left, rows_at, row_pitch_);
-        o->b = pixels.at;
-        o->b_row = pixels.row;
-        o->b_pixel = pixels.pixel;
-        o->a_row = steps.row;
-        o->a_pixel = steps.pixel;
-        const int64_t first = rows_at == nullptr ? row : row - task.row, step = rows_at == nullptr ? side.step : 1;
-        for (int64_t m = 0; m < rows; ++m) places[m] = steps.at + (first + m) * step;
-        return true;
     }
 
     // An operand as a tile sees it: channel 0 at a pixel, and what rows and pixels move.
@@ -158,6 +108,91 @@ private:
         const T* at;
         int64_t row, pixel;
     };
+
+    // What the tiles of a panel share at one tap: the pixels of the block that it meets (maybe none), and both operands there.
+    struct Aim {
+        int64_t rows, pixels;
+        View lanes, steps;
+    };
+
+    // Adds (first: stores) the products of one block to the sums of every tile of the task.
+    void add_block(const OuterTask& task, const OuterBlock& block, const T* local, std::vector<Aim>& aims, T* sums, bool first) const {
+        const T* copy = plan_.rows_packed || plan_.copied ? local + packed_ : nullptr;
+        for (int64_t p = 0; p < task.panels; ++p) {
+            const int64_t width = plan_.width(task.panel + p);
+            const T* panel = plan_.in_place ? nullptr : local + p * panel_size_;
+            for (size_t tap = 0; tap < aims.size(); ++tap)
+                aims[tap] = plan_.mixed ? aim_mixed(task, block, panel, width, copy) : aim_tap(task, block, taps_[tap], panel, width, copy);
+            for (int64_t t = task.tile; t < task.tile + task.tiles; ++t) {
+                const int64_t row = plan_.first_row(t), rows = plan_.first_row(t + 1) - row;
+                for (const Aim& aim : aims) {
+                    if (aim.rows > 0)
+                        run_tile(task, aim, row, rows, width, sums, !first);
+                    else if (first)
+                        std::memset(sums, 0, static_cast<size_t>(rows * width) * sizeof(T));
+                    sums += rows * width;
+                }
+            }
+        }
+    }
+
+    void run_tile(const OuterTask& task, const Aim& aim, int64_t row, int64_t rows, int64_t width, T* sums, bool accumulate) const {
+        const T* places[kMaxRows];
+        if (plan_.mixed) {
+            for (int64_t m = 0; m < rows; ++m) places[m] = aim.steps.at + row_starts_[static_cast<size_t>(row + m)];
+        } else {
+            const int64_t step = plan_.rows_packed ? 1 : plan_.row_side().step, first = plan_.rows_packed ? row - task.row : row;
+            for (int64_t m = 0; m < rows; ++m) places[m] = aim.steps.at + (first + m) * step;
+        }
+        const int64_t apart = rows > 1 ? places[1] - places[0] : 0;
+        kernels_.run[rows][width / plan_.lanes]({aim.rows, aim.pixels, places, aim.steps.row, aim.steps.pixel, apart, aim.lanes.at,
+                                                 aim.lanes.row, aim.lanes.pixel, sums, accumulate});
+    }
+
+    // Rows that continue each other in both operands are one.
+    static Aim joined(Aim aim) {
+        if (aim.steps.row == aim.pixels * aim.steps.pixel && aim.lanes.row == aim.pixels * aim.lanes.pixel) {
+            aim.pixels *= aim.rows;
+            aim.rows = 1;
+        }
+        return aim;
+    }
+
+    // Rows are channels, all at one tap.
+    Aim aim_tap(const OuterTask& task, const OuterBlock& block, const OuterTap& tap, const T* panel, int64_t width, const T* copy) const {
+        const int64_t top = std::max(block.row, tap.row_first), left = std::max(block.pixel, tap.pixel_first);
+        const int64_t rows = std::min(block.row + block.rows, tap.row_end) - top;
+        const int64_t pixels = std::min(block.pixel + block.pixels, tap.pixel_end) - left;
+        int64_t start;
+        if (rows <= 0 || pixels <= 0 || !f_.outer_tap(block.outer, tap.outer, &start)) return {};
+        if (plan_.lanes_shifted)
+            return joined(
+                {rows, pixels, of_shifted(task, block, tap, top, left, panel, width), of_still(task, block, top, left, copy, row_pitch_)});
+        return joined(
+            {rows, pixels, of_still(task, block, top, left, panel, width), of_shifted(task, block, tap, top, left, copy, row_pitch_)});
+    }
+
+    // Rows are channels and taps; every tap meets every pixel.
+    Aim aim_mixed(const OuterTask& task, const OuterBlock& block, const T* panel, int64_t width, const T* region) const {
+        View steps{region, f_.row().dilation * operands_.pixel_reach() * plan_.folded(), f_.pixel().dilation * plan_.folded()};
+        if (region == nullptr)
+            steps = {operands_.at(f_.shifted, task.group) + block.shifted, f_.row().dilation * f_.row().shifted,
+                     f_.pixel().dilation * f_.pixel().shifted};
+        return joined({block.rows, block.pixels, of_still(task, block, block.row, block.pixel, panel, width), steps});
+    }
+
+    // Where the rows of mixed tiles start, channels outside and taps inside.
+    std::vector<int64_t> row_starts() const {
+        std::vector<int64_t> starts;
+        if (!plan_.mixed) return starts;
+        const int64_t fold = plan_.folded(), pitch = operands_.pixel_reach() * fold;
+        for (int64_t channel = 0; channel < f_.shifted.channels; ++channel)
+            for (const OuterTap& tap : taps_)
+                starts.push_back(plan_.copied ? (channel / fold * f_.outer_taps + tap.outer) * operands_.row_reach() * pitch +
+                                                    tap.row_shift * pitch + tap.pixel_shift * fold + channel % fold
+                                              : channel * f_.shifted.step + tap.start);
+        return starts;
+    }
 
     // `still` at a pixel: packed (OuterOperands::pack), or where it lies when `packed` is nullptr.
     View of_still(const OuterTask& task, const OuterBlock& block, int64_t top, int64_t left, const T* packed, int64_t pitch) const {
@@ -182,31 +217,6 @@ private:
         const int64_t right = tap.pixel_shift + left * xs.dilation - xs.lo - pixel.first;
         const int64_t plane = operands_.row_reach() * operands_.pixel_reach();
         return {packed + (tap.outer * plane + down * pixel.count + right) * pitch, ys.dilation * pixel.count * pitch, xs.dilation * pitch};
-    }
-
-    // The same for rows that are channels and taps, the taps inside; every tap meets every pixel.
-    bool aim_mixed(const OuterTask& task, const OuterBlock& block, int64_t row, int64_t rows, const T* region, int64_t width,
-                   const T** places, OuterArguments<T>* o) const {
-        const int64_t taps = static_cast<int64_t>(taps_.size());
-        o->rows = block.rows;
-        o->pixels = block.pixels;
-        const int64_t fold = plan_.folded(), pitch = operands_.pixel_reach() * fold;
-        const View lanes = of_still(task, block, block.row, block.pixel, o->b, width);
-        o->b = lanes.at;
-        o->b_row = lanes.row;
-        o->b_pixel = lanes.pixel;
-        o->a_row = f_.row().dilation * (plan_.copied ? pitch : f_.row().shifted);
-        o->a_pixel = f_.pixel().dilation * (plan_.copied ? fold : f_.pixel().shifted);
-        for (int64_t m = 0; m < rows; ++m) {
-            const int64_t channel = (row + m) / taps;
-            const OuterTap& tap = taps_[static_cast<size_t>((row + m) % taps)];
-            if (plan_.copied)
-                places[m] = region + (channel / fold * f_.outer_taps + tap.outer) * operands_.row_reach() * pitch + tap.row_shift * pitch +
-                            tap.pixel_shift * fold + channel % fold;
-            else
-                places[m] = operands_.at(f_.shifted, task.group) + block.shifted + channel * f_.shifted.step + tap.start;
-        }
-        return true;
     }
 
     // Where row `index` of a task lies: in its sums (times the panel's width) and in the output. Rows are numbered as the output's
@@ -268,6 +278,7 @@ private:
     const std::vector<OuterTap> taps_;
     T* out_;
     const int64_t panel_size_, packed_, copied_, sums_, row_pitch_;  // elements
+    const std::vector<int64_t> row_starts_;
     mutable std::atomic<bool> suspicious_{false};
 };
 
