@@ -18,6 +18,7 @@ ROWS = (
     ("__init__",),
     ("report",),
     ("bench",),
+    ("tune",),
     ("cli",),
 )
 ROW_OF = {room: row for row, rooms in enumerate(ROWS) for room in rooms}

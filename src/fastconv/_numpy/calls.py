@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: first, second, bias, out as Specs -> the problem.
 Build = Callable[[Spec, Spec, Spec | None, Spec | None], Call]
 
+#: What `fastconv tune` hears of every problem that is planned.
+posed: Callable[[ConvProblem], None] | None = None
+
 _MOST_ENTRIES = 4096
 _entries: dict[Any, Entry] = {}
 _lock = Lock()
@@ -46,6 +49,8 @@ class Entry:
         bias_spec, out_spec = (None if array is None else spec(array) for array in (bias, out))
         call = build(spec(first), spec(second), bias_spec, out_spec)
         problem = call.problem
+        if posed is not None:
+            posed(problem)
         words = choose(problem, extra=(FFT,)).words
         self.build = build
         self.memory = (ctypes.c_int64 * (len(words) + 8))(*words)

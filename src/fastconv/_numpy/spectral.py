@@ -59,8 +59,8 @@ class Prepared:
 
 
 def _direct(problem: ConvProblem, lhs: Array, rhs: Array, bias: Array | None, out: Array) -> None:
-    """The problem by the library."""
-    words = choose(problem).words
+    """The problem by the library, exactly."""
+    words = choose(replace(problem, precision="highest")).words
     arrays = (lhs, rhs, bias, out)
     ranges = [limit for array in arrays for limit in ((0, 0) if array is None else element_range(array))]
     memory = (ctypes.c_int64 * (len(words) + 8))(*words, *ranges)

@@ -1,4 +1,4 @@
-"""The commands: run, bench, explain, soak, info."""
+"""The commands: run, bench, tune, explain, soak, info."""
 
 from __future__ import annotations
 
@@ -41,6 +41,10 @@ class _ProgramCommand(TyperCommand):
         return super().parse_args(ctx, own)
 
 
+#: Options of `run` and `tune` that are followed by a value.
+_WITH_VALUE = ("--report", "--suite", "--rows", "--seconds")
+
+
 def _split(args: list[str]) -> tuple[list[str], list[str]]:
     """Our options, and what follows: `-m MODULE ARGS` leaves MODULE with us, `SCRIPT ARGS` goes as a whole."""
     at = 0
@@ -54,7 +58,7 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
             return [*args[:at], "-m", word[2:]], args[at + 1 :]
         if not word.startswith("-"):
             return args[:at], args[at:]
-        at += 2 if word == "--report" else 1
+        at += 2 if word in _WITH_VALUE else 1
     return args, []
 
 
@@ -171,6 +175,46 @@ def _write(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_text(text, encoding="utf-8")
     os.replace(beside, path)
+
+
+@app.command(cls=_ProgramCommand, options_metavar="[OPTIONS]", epilog="fastconv tune [OPTIONS] [--suite S | -m MODULE | SCRIPT] ARGS...")
+def tune(
+    ctx: typer.Context,
+    module: Annotated[str | None, typer.Option("-m", metavar="MODULE", help="Hear a module, as python -m runs it.")] = None,
+    suite: Annotated[str | None, typer.Option(help="Hear a suite of `fastconv bench` on NumPy arrays.")] = None,
+    rows: Annotated[str | None, typer.Option(metavar="PATTERN", help="Only cases of the suite whose name matches or holds this.")] = None,
+    seconds: Annotated[float, typer.Option(help="How long each algorithm of each problem is measured.")] = 0.2,
+) -> None:
+    """Measure the algorithms on the problems that a script or a suite poses, and remember the fastest on this machine."""
+    from fastconv import tune as tuning
+    from fastconv.plan import this_machine, wisdom
+    from fastconv.tune import posed
+
+    program: list[str] = ctx.obj
+    with refusing(ImportError, ValueError, OSError):
+        if not 0 < seconds <= 60:
+            raise ValueError(f"seconds must be above 0 and at most 60, got {seconds:g}")
+        if (suite is not None) + (module is not None) + (bool(program) and module is None) != 1:
+            raise ValueError("tune must be given one of a script, -m MODULE and --suite S")
+        if rows is not None and suite is None:
+            raise ValueError("rows must be given with a suite")
+        wisdom.check_writable(this_machine())
+        if suite is not None:
+            from fastconv.bench import cases
+
+            races = posed.by_cases(cases.matching(cases.suite(suite), rows))
+        else:
+            races = posed.by_script(program[0], program[1:]) if module is None else posed.by_module(module, program)
+        changed = 0
+
+        def show(found: tuning.Measurement) -> None:
+            nonlocal changed
+            changed += found.winner != found.before
+            times = ", ".join(f"{name} {value * 1e3:.3g} ms" for name, value in sorted(found.seconds.items(), key=lambda pair: pair[1]))
+            print(f"{found.text}: {times}{'' if found.winner == found.before else f' -> {found.winner} in place of {found.before}'}")
+
+        count = tuning.tune(races, seconds, show)
+    print(f"{count} problems measured, {changed} choices changed, kept in {wisdom.path(this_machine())}")
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import fastconv
-from fastconv.plan import Plan
+from fastconv.plan import BOUNDS, Measured, Plan
 
 OPS = ("conv", "conv_transpose", "input_grad", "weight_grad")
 #: Options besides the shapes x and w.
@@ -72,17 +72,23 @@ def in_words(plan: Plan) -> str:
     lines = [
         f"{problem.dtype}: {2 * problem.products / 1e6:.3g} million operations, {problem.channels} -> {problem.features} channels{groups}, "
         f"batch {problem.batch}, output {size}, at most {problem.terms} products a sum.",
-        f"fastconv takes `{plan.algorithm}`: modelled at {_duration(plan.seconds)}, workspace {_memory(plan.workspace_bytes)}.",
+        f"fastconv takes `{plan.algorithm}`: {'measured' if isinstance(plan.seconds, Measured) else 'modelled'} at "
+        f"{_duration(plan.seconds)}, workspace {_memory(plan.workspace_bytes)}.",
     ]
+    if plan.bound != "direct":
+        lines.append(f"It is approximate: {BOUNDS[plan.bound]}; precision=highest rules it out.")
+    if isinstance(plan.seconds, Measured):
+        lines.append("`fastconv tune` measured this problem on this machine.")
     others = {name: verdict for name, verdict in plan.considered.items() if name != plan.algorithm}
     if not others:
         return "\n".join([*lines, "No other algorithm is there to choose from."])
     lines.append("Roads not taken:")
     for name, verdict in others.items():
         if isinstance(verdict, str):
-            lines.append(f"  {name}: cannot, {verdict}")
+            lines.append(f"  {name}: {'no' if verdict.startswith('approximate') else 'cannot'}, {verdict}")
         else:
-            lines.append(f"  {name}: would take {_duration(verdict)}, {verdict / plan.seconds:.3g} times as long")
+            would = "took" if isinstance(verdict, Measured) else "would take"
+            lines.append(f"  {name}: {would} {_duration(verdict)}, {verdict / plan.seconds:.3g} times as long")
     return "\n".join(lines)
 
 

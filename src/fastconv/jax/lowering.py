@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -26,6 +27,10 @@ from fastconv.problem import DTYPE_CODES, ConvProblem
 TARGET = "fastconv_conv_v1"
 
 
+#: What `fastconv tune` hears of every convolution: operands' avals, the primitive's parameters, and the plan if there was one.
+posed: Callable[[Any, dict[str, Any], Plan | None], None] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Decline:
     """Why a convolution is left to XLA. kind: one of KINDS, for counting; text: for reading."""
@@ -46,6 +51,8 @@ def lower(original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs: Any, rhs: 
         decision = Decline("error", f"an error of fastconv: {type(error).__name__}: {error}")
         warnings.warn(f"fastconv.jax left a convolution to XLA because of {decision.text}", RuntimeWarning, stacklevel=2)
     record(ctx.avals_in, ctx.avals_out[0], params, decision)
+    if posed is not None:
+        posed(ctx.avals_in, params, decision.plan if isinstance(decision, Decline) else decision)
     if isinstance(decision, Decline):
         return original(ctx, lhs, rhs, **params)
     if decision.algorithm == FFT.name:
@@ -58,7 +65,7 @@ def _by_library(ctx: mlir.LoweringRuleContext, problem: ConvProblem, lhs: Any, r
     """The convolution by the engine, as an operation of a traced function."""
     out: Any = ctx.avals_out[0]
     call = jax.ffi.ffi_call(TARGET, jax.ShapeDtypeStruct(out.shape, out.dtype))
-    return call(lhs, rhs, words=np.array(choose(problem).words, np.int64))
+    return call(lhs, rhs, words=np.array(choose(replace(problem, precision="highest")).words, np.int64))
 
 
 def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decline:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 from os import environ
 
+from fastconv.plan import wisdom
 from fastconv.plan.algorithms import ALGORITHMS
 from fastconv.plan.machine import Machine, this_machine
 from fastconv.plan.row import Algorithm, refusal
@@ -46,12 +47,19 @@ def forced_name() -> str | None:
     return _forced.get()
 
 
+class Measured(float):
+    """Seconds that `fastconv tune` measured, not modelled ones."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Plan:
     """A problem with the algorithm chosen for it.
 
-    algorithm: its name. seconds: its modelled cost. workspace_bytes: scratch memory it uses at most, all threads together.
-    considered: for every algorithm looked at, its modelled seconds, or the reason why it refused.
+    algorithm: its name. seconds: its cost, modelled, or measured by `fastconv tune` (then a `Measured`). workspace_bytes: scratch
+    memory it uses at most, all threads together. bound: the error bound that it holds (`fastconv.check`).
+    considered: for every algorithm looked at, its seconds, or the reason why it was not taken.
     words: the packed problem for the library (empty for an algorithm that is not the library's own).
     """
 
@@ -61,41 +69,62 @@ class Plan:
     workspace_bytes: int
     considered: dict[str, str | float] = field(compare=False)
     words: tuple[int, ...] = field(repr=False, compare=False, default=())
+    bound: str = "direct"
 
     def __str__(self) -> str:
-        lines = [f"{self.algorithm}: {self.seconds * 1e6:.1f} us modelled, {self.workspace_bytes} bytes of workspace"]
+        lines = [f"{self.algorithm}: {timing(self.seconds)}, {self.workspace_bytes} bytes of workspace"]
         for name, verdict in self.considered.items():
-            text = verdict if isinstance(verdict, str) else f"{verdict * 1e6:.1f} us modelled"
+            text = verdict if isinstance(verdict, str) else timing(verdict)
             lines.append(f"  {name}: {text}")
         return "\n".join(lines)
+
+
+def timing(seconds: float) -> str:
+    """Seconds in words that say where they are from."""
+    return f"{seconds * 1e6:.1f} us {'measured' if isinstance(seconds, Measured) else 'modelled'}"
 
 
 def choose(problem: ConvProblem, machine: Machine | None = None, extra: tuple[Algorithm, ...] = ()) -> Plan:
     """The cheapest algorithm that does not refuse. `extra` adds rows that are not the library's own (FFT, JAX's XLA row: code < 0).
 
-    An approximate one is taken where it is modelled ADVANTAGE times as fast as every exact one.
+    An approximate one is taken where it is modelled ADVANTAGE times as fast as every exact one. On this machine (None) what
+    `fastconv tune` measured goes before the models.
     """
-    machine = this_machine() if machine is None else machine
+    winner = None
+    if machine is None:
+        machine = this_machine()
+        known = wisdom.table(machine)
+        winner = known.get(wisdom.key(problem, extra)) if known else None
     considered: dict[str, str | float] = {}
     eligible: list[tuple[float, Algorithm]] = []
     force = _forced.get()
     for row in (*ALGORITHMS, *extra):
         why = refusal(row, problem, machine)
         if why is None:
-            seconds = row.seconds(problem, machine)
+            measured = None if winner is None else winner.seconds.get(row.name)
+            seconds = row.seconds(problem, machine) if measured is None else Measured(measured)
             considered[row.name] = seconds
             eligible.append((seconds, row))
         else:
             considered[row.name] = why
-    if force is not None and any(row.name == force for _, row in eligible):
-        eligible = [(seconds, row) for seconds, row in eligible if row.name == force]
-    else:
-        exact = min((seconds for seconds, row in eligible if not row.approximate), default=inf)
-        for seconds, row in [pair for pair in eligible if pair[1].approximate and pair[0] <= exact < pair[0] * ADVANTAGE]:
-            eligible.remove((seconds, row))
-            considered[row.name] = f"approximate, and only {exact / seconds:.2f} times as fast as the best exact algorithm"
     if not eligible:
         raise ValueError(f"no algorithm can run this problem: {considered}")
-    seconds, best = min(eligible, key=lambda pair: pair[0])
+    seconds, best = _taken(eligible, force) or _taken(eligible, winner and winner.algorithm) or fastest(eligible, considered)
     words = problem.words(best.code) if best.code >= 0 else ()
-    return Plan(problem, best.name, seconds, best.workspace(problem, machine), considered, words)
+    return Plan(problem, best.name, seconds, best.workspace(problem, machine), considered, words, best.bound)
+
+
+def _taken(eligible: list[tuple[float, Algorithm]], name: str | None) -> tuple[float, Algorithm] | None:
+    return next((pair for pair in eligible if pair[1].name == name), None)
+
+
+def fastest(eligible: list[tuple[float, Algorithm]], considered: dict[str, str | float]) -> tuple[float, Algorithm]:
+    """The row of the fewest seconds; approximate ones that gain too little are passed over, and `considered` says so."""
+    exact = min((seconds for seconds, row in eligible if not row.approximate), default=inf)
+    left = []
+    for seconds, row in eligible:
+        if row.approximate and seconds <= exact < seconds * ADVANTAGE:
+            considered[row.name] = f"approximate, and only {exact / seconds:.2f} times as fast as the best exact algorithm"
+        else:
+            left.append((seconds, row))
+    return min(left, key=lambda pair: pair[0])

@@ -9,6 +9,13 @@ from fastconv.plan import costs
 from fastconv.plan.machine import Machine
 from fastconv.problem import ConvProblem
 
+#: What an error bound says, by its name; "direct" is that of a plain sum (`fastconv.check` has the formulas).
+BOUNDS = {
+    "direct": "each output errs by eps times the number of its products and the sum of their sizes",
+    "window": "each output errs by up to 4 eps times the products that the largest numbers of its window would make",
+    "spectral": "each output errs by eps * log2(n) * ||x|| * ||w|| more, with the norms of all that is transformed together",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:

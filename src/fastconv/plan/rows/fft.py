@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
+from typing import TYPE_CHECKING
 
 from fastconv import rewrite
-from fastconv.plan import overlap
 from fastconv.plan.machine import Machine
 from fastconv.plan.row import Algorithm
 from fastconv.problem import ConvProblem
+
+if TYPE_CHECKING:
+    from fastconv.plan.overlap import Layout, Rates
 
 #: Fewer taps than these are cheaper summed than transformed, whatever the size.
 LEAST_TAPS = 64
@@ -25,6 +29,8 @@ def refuse(problem: ConvProblem, machine: Machine) -> str | None:
     taps = problem.terms // problem.channels
     if taps < LEAST_TAPS:
         return f"{taps} taps are too few to pay for transforms, which take {LEAST_TAPS}"
+    from fastconv.plan import overlap  # huge kernels are rare; most programs never need it
+
     if (count := overlap.count_pieces(problem)) > overlap.MOST_PARTS:
         return f"dilation takes it apart into {count} problems, which are too many"
     if _layout(problem, overlap.SCIPY) is None:
@@ -32,8 +38,11 @@ def refuse(problem: ConvProblem, machine: Machine) -> str | None:
     return None
 
 
-def _layout(problem: ConvProblem, rates: overlap.Rates) -> overlap.Layout | None:
+@lru_cache(maxsize=64)
+def _layout(problem: ConvProblem, rates: Rates) -> Layout | None:
     """The layout of the largest piece; an empty one where no output meets data."""
+    from fastconv.plan import overlap
+
     touching = [part for piece in overlap.pieces(problem) if (part := rewrite.touching(piece)) is not None]
     if not touching:
         return overlap.Layout((), 1, 1, 1, 0.0, 0)
@@ -41,18 +50,24 @@ def _layout(problem: ConvProblem, rates: overlap.Rates) -> overlap.Layout | None
 
 
 def _seconds(problem: ConvProblem, machine: Machine) -> float:
-    return seconds(problem, machine, overlap.SCIPY)
+    from fastconv.plan.overlap import SCIPY
+
+    return seconds(problem, machine, SCIPY)
 
 
-def seconds(problem: ConvProblem, machine: Machine, rates: overlap.Rates) -> float:
+def seconds(problem: ConvProblem, machine: Machine, rates: Rates) -> float:
     """The modelled time with the transforms of some library."""
+    from fastconv.plan.overlap import count_pieces
+
     layout = _layout(problem, rates)
     assert layout is not None, "refused"
-    return machine.call_seconds + overlap.count_pieces(problem) * layout.seconds * rates.cores / machine.cores
+    return machine.call_seconds + count_pieces(problem) * layout.seconds * rates.cores / machine.cores
 
 
 def workspace(problem: ConvProblem, machine: Machine) -> int:
-    layout = _layout(problem, overlap.SCIPY)
+    from fastconv.plan.overlap import SCIPY
+
+    layout = _layout(problem, SCIPY)
     return 0 if layout is None else layout.bytes
 
 
