@@ -39,11 +39,11 @@ def directions(case: Case) -> Iterator[tuple[str, Plan, Callable[[], object]]]:
         yield direction, fc.plan(case.x_shape, case.w_shape, dtype=case.dtype, op=op, **geometry, **more), call
 
 
-def milliseconds(call: Callable[[], object]) -> float:
-    """The best of the calls that fit into a fifth of a second."""
+def milliseconds(call: Callable[[], object], span: float = 0.2) -> float:
+    """The best of the calls that fit into `span` seconds."""
     call()
     best, start = float("inf"), time.perf_counter()
-    while time.perf_counter() - start < 0.2:
+    while time.perf_counter() - start < span:
         begin = time.perf_counter()
         call()
         best = min(best, time.perf_counter() - begin)

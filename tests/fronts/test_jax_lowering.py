@@ -18,6 +18,7 @@ import fastconv.jax as fj
 from fastconv.jax import lowering, xla
 from fastconv.normalise import Spec, conv_general_dilated
 from fastconv.plan import machine
+from fastconv.plan.rates import rates
 
 jnp = jax.numpy
 
@@ -246,12 +247,12 @@ def test_every_reason_is_of_a_known_kind() -> None:
 def seconds(x: tuple[int, ...], w: tuple[int, ...], dtype: str = "float32", **options: Any) -> float:
     options = {"window_strides": (1,) * (len(x) - 2), "padding": "SAME", **options}
     problem = conv_general_dilated(Spec.contiguous(x, dtype), Spec.contiguous(w, dtype), **options).problem
-    return xla.seconds(problem, machine.machine_for("avx512", xla.RATES.cores))
+    return xla.seconds(problem, machine.machine_for("avx512", rates("xla").cores))
 
 
 @pytest.mark.parametrize(
     ("measured", "x", "w", "dtype", "options"),
-    [  # milliseconds of plain JAX on the machine that RATES names
+    [  # milliseconds of plain JAX on the machine where its rates were fitted
         (2.7, (1, 64, 56, 56), (64, 64, 3, 3), "float32", {}),
         (0.7, (1, 64, 28, 28), (32, 64, 4, 4), "float32", {"lhs_dilation": (2, 2), "padding": ((2, 2), (2, 2))}),
         (29.0, (1, 1, 500, 500), (1, 1, 5, 5), "float32", {}),

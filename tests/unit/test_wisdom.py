@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -95,7 +96,7 @@ def test_the_live_number_of_threads_changes_nothing() -> None:
         _core.set_threads(0)
 
 
-@pytest.mark.parametrize("change", [{"name": "another CPU"}, {"isa": "other"}, {"cores": 99}])
+@pytest.mark.parametrize("change", [{"name": "another CPU"}, {"isa": "other"}, {"cores": 99}, {"dot_unit": "other"}])
 def test_another_machine_has_a_file_of_its_own(change: dict[str, object], cache: Path) -> None:
     elsewhere = replace(this_machine(), **change)  # type: ignore[arg-type]
     kept(elsewhere)
@@ -146,20 +147,18 @@ def test_a_damaged_file_is_ignored_with_one_warning_and_written_anew(how: str) -
     assert measured(PROBLEM)
 
 
-def _write_some(folder: str, writer: int) -> None:
-    wisdom._CACHE = folder
-    for turn in range(20):
-        wisdom.keep(this_machine(), {f"{writer} {turn}": won()})
+WRITER = """
+import sys
+from fastconv.plan import this_machine, wisdom
+for turn in range(20):
+    wisdom.keep(this_machine(), {f"{sys.argv[1]} {turn}": wisdom.Winner("general", {"general": 1e-4})})
+"""
 
 
 def test_two_writers_at_once_lose_nothing(cache: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_write_some, args=(str(cache), writer)) for writer in range(2)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-        assert writer.exitcode == 0
+    environment = {**os.environ, "FASTCONV_CACHE": str(cache)}
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(writer)], env=environment) for writer in range(2)]
+    assert [writer.wait() for writer in writers] == [0, 0]
     assert set(wisdom.table(this_machine())) == {f"{writer} {turn}" for writer in range(2) for turn in range(20)}
     assert {path.suffix for path in cache.iterdir()} == {".json", ".lock"}, "a temporary file was left behind"
 

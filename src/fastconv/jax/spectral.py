@@ -20,12 +20,10 @@ from fastconv import rewrite
 from fastconv.jax.xla import batch_grouped
 from fastconv.plan import FFT as SCIPY_FFT
 from fastconv.plan import Algorithm, Machine, overlap
-from fastconv.plan.overlap import Layout, Rates
+from fastconv.plan.overlap import Layout
 from fastconv.plan.rows import fft
 from fastconv.problem import Axis, ConvProblem
 
-#: XLA's transforms on CPUs, measured on 2 cores of an x86-64 server with AVX-512, jax 0.10.2, 30 November 2026.
-DUCC = Rates(cores=2, point=0.3e-9, long=3.0e-9, far=0.3e-9, product=0.6e-9, copy=1.0e-9, row=1e-6, call=30e-6)
 #: Spatial axes that XLA transforms.
 MOST_AXES = 3
 
@@ -55,14 +53,14 @@ def _dense(problem: ConvProblem) -> ConvProblem:
 
 def _layout(problem: ConvProblem) -> Layout | None:
     part = rewrite.touching(_dense(problem))
-    return None if part is None else overlap.layout(part, DUCC)
+    return None if part is None else overlap.layout(part, overlap.rates_of("ducc"))
 
 
 FFT = Algorithm(
     SCIPY_FFT.name,
     SCIPY_FFT.code,
     _refuse,
-    lambda problem, machine: fft.seconds(_dense(problem), machine, DUCC),
+    lambda problem, machine: fft.seconds(_dense(problem), machine, overlap.rates_of("ducc")),
     lambda problem, machine: layout.bytes if (layout := _layout(problem)) is not None else 0,
     bound=SCIPY_FFT.bound,
 )

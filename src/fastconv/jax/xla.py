@@ -8,99 +8,65 @@ kernel is an image, as in weight gradients.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from fastconv.plan import Algorithm, Machine
+from fastconv.plan.rates import rates
 from fastconv.problem import ConvProblem
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """What was measured of XLA:CPU on one machine; all rates are per second, all times in seconds, all cores together."""
-
-    measured: str
-    cores: int
-    call: float  # one operation inside a compiled program
-    product: float  # multiply-adds x 2 of the matrix product behind patches
-    patch: float  # time of one patch element ...
-    patch_run: float  # ... and of one contiguous run of them: channels times taps of the last axis
-    volume_patch: float  # the same for three spatial axes
-    volume_patch_run: float
-    scatter: float  # lhs dilation: multiply-adds x 2, for 4 output channels or more; fewer are as slow as 4
-    scattered: float  # and the time to add one product to the output
-    wide_double: float  # double precision, dense images of 32 channels and more
-    loops: dict[str, float]  # scalar loops
-
-
-RATES = Rates(
-    measured="2 cores of an x86-64 server with AVX-512, jax 0.10.2, 30 November 2026",
-    cores=2,
-    call=0.3e-6,
-    product=110e9,
-    patch=0.25e-9,
-    patch_run=18e-9,
-    volume_patch=0.3e-9,
-    volume_patch_run=150e-9,
-    scatter=75e9,
-    scattered=0.5e-9,
-    wide_double=45e9,
-    loops={
-        "float": 3e9,
-        "one channel": 12e9,
-        "depthwise": 0.5e9,
-        "integer": 1.8e9,
-        "kernel is an image": 2e9,
-        "volume": 0.2e9,
-        "batch groups": 0.12e9,
-    },
-)
 
 _SINGLE = ("float32", "float16", "bfloat16")
 
 
 def seconds(problem: ConvProblem, machine: Machine) -> float:
-    """XLA:CPU's modelled time."""
+    """XLA:CPU's modelled time: what there is to do, times the rates that were fitted for it."""
+    fit = rates("xla")
+    counts = work(problem)
+    calls = counts.pop("call") * fit.rates["call"]
+    return calls + sum(count * fit.rates[name] for name, count in counts.items()) * fit.cores / machine.cores
+
+
+def work(problem: ConvProblem) -> dict[str, float]:
+    """How often XLA:CPU does what the fitted rates name: flops (multiply-adds x 2) of one of its ways, patch elements, runs of them."""
     if problem.dtype.startswith("complex"):  # JAX makes three real convolutions of a complex one
         part = "float32" if problem.dtype == "complex64" else "float64"
-        return 3 * seconds(replace(problem, dtype=part, out_dtype=part), machine)
-    return RATES.call + _work(problem) * RATES.cores / machine.cores
+        return {name: 3 * count for name, count in work(replace(problem, dtype=part, out_dtype=part)).items()}
+    return {"call": 1} | _work(problem)
 
 
-def _work(problem: ConvProblem) -> float:
+def _work(problem: ConvProblem) -> dict[str, float]:
     flops = 2.0 * problem.products
-    loops = RATES.loops
     dims = len(problem.axes)
     dilated = any(axis.lhs_dilation > 1 for axis in problem.axes)
     taps, outputs = prod(axis.kernel for axis in problem.axes), prod(axis.out for axis in problem.axes)
     if problem.dtype not in _SINGLE or dims > 3:
-        return flops / _loop_rate(problem, dims, dilated, taps > outputs)
+        return {_loop(problem, dims, dilated, taps > outputs): flops}
     if batch_grouped(problem):
-        return flops / loops["batch groups"]
+        return {"batch groups": flops}
     if dilated and dims == 3:
-        return flops / loops["volume"]
+        return {"volume loop": flops}
     if dilated and taps > outputs:
-        return flops / loops["kernel is an image"]
-    if dilated:
+        return {"image loop": flops}
+    if dilated:  # fewer than 4 output channels are as slow as 4
         scattered = problem.groups * problem.batch * problem.features * taps * prod(axis.size for axis in problem.axes)
-        return flops / (RATES.scatter * min(1.0, problem.features / 4)) + scattered * RATES.scattered
+        return {"scatter": flops * max(1.0, 4 / max(problem.features, 1)), "scattered": scattered}
     patches = problem.groups * problem.batch * problem.channels * taps * outputs
-    fixed, start = (RATES.volume_patch, RATES.volume_patch_run) if dims == 3 else (RATES.patch, RATES.patch_run)
     run = max(1, problem.channels * (problem.axes[-1].kernel if problem.axes else 1))
-    return 2 * patches * problem.features / RATES.product + patches * (fixed + start / run)
+    volume = "volume " if dims == 3 else ""
+    return {"product": 2.0 * patches * problem.features, f"{volume}patch": patches, f"{volume}patch run": patches / run}
 
 
-def _loop_rate(problem: ConvProblem, dims: int, dilated: bool, image: bool) -> float:
-    """Multiply-adds x 2 per second of what single precision's fast way does not take."""
+def _loop(problem: ConvProblem, dims: int, dilated: bool, image: bool) -> str:
+    """The scalar loop that gets what single precision's fast way does not take."""
     if problem.dtype not in ("float64", *_SINGLE):
-        return RATES.loops["integer"]
+        return "integer loop"
     if problem.dtype == "float64" and dims == 2 and problem.groups == 1 and not dilated and min(problem.channels, problem.features) >= 32:
-        return RATES.wide_double
+        return "wide double"
     if dilated and image:
-        return RATES.loops["kernel is an image"]
+        return "image loop"
     if problem.channels == problem.features == 1:
-        return RATES.loops["one channel" if problem.groups == 1 else "depthwise"]
-    return RATES.loops["float"]
+        return "one channel loop" if problem.groups == 1 else "depthwise loop"
+    return "float loop"
 
 
 def batch_grouped(problem: ConvProblem) -> bool:

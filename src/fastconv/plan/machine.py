@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from fastconv.plan.rates import rates
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -32,10 +34,13 @@ ISA_LEVELS = {"scalar": (16, 8.0), "avx2": (32, 32.0), "avx512": (64, 64.0), "ne
 
 
 @cache
-def machine_for(isa: str, cores: int, name: str = "", gigahertz: float = 2.5, dot_unit: str = "none") -> Machine:
+def machine_for(isa: str, cores: int, name: str = "", dot_unit: str = "none") -> Machine:
     """A machine of an ISA level with the attainable share of its peak; the rates rank algorithms, they predict no clock."""
     vector_bytes, flops = ISA_LEVELS[isa]
-    return Machine(name, isa, cores, vector_bytes, cores * flops * gigahertz, cores * 12e9, 1e-6, dot_unit)
+    core = rates("machine").rates
+    return Machine(
+        name, isa, cores, vector_bytes, cores * flops * core["gigahertz"], cores * core["bandwidth"], core["call_seconds"], dot_unit
+    )
 
 
 def this_machine() -> Machine:

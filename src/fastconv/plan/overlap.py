@@ -15,6 +15,7 @@ from math import ceil, log2, prod
 
 from fastconv import rewrite
 from fastconv.plan.costs import ITEM_BYTES
+from fastconv.plan.rates import rates
 from fastconv.problem import Axis, ConvProblem
 
 #: What a problem may hold beyond twice its operands and result; the other half of 32 MB is for what is not counted here.
@@ -77,8 +78,11 @@ class Rates:
     call: float  # starting one chunk of transforms, products and inverse transforms
 
 
-#: scipy.fft and NumPy.
-SCIPY = Rates(cores=2, point=0.3e-9, long=3.0e-9, far=1.0e-9, product=2.0e-9, copy=0.8e-9, row=6e-6, call=100e-6)
+@cache
+def rates_of(library: str) -> Rates:
+    """The fitted rates of "scipy" (with NumPy) or "ducc" (XLA's transforms on CPUs)."""
+    fit = rates(library)
+    return Rates(cores=fit.cores, **fit.rates)
 
 
 def pieces(problem: ConvProblem) -> Iterator[ConvProblem]:
@@ -92,11 +96,21 @@ def count_pieces(problem: ConvProblem) -> int:
     return prod(min(a.lhs_dilation * a.rhs_dilation, max(a.out, 1)) for a in problem.axes)
 
 
-def layout(problem: ConvProblem, rates: Rates = SCIPY) -> Layout | None:
-    """The cheapest layout of a problem that `rewrite.touching` gave; None if every one holds too much memory."""
+def layout(problem: ConvProblem, rates: Rates | None = None) -> Layout | None:
+    """The cheapest layout of a problem that `rewrite.touching` gave, by default on SciPy; None if every one holds too much memory."""
     axes = tuple((a.size, a.kernel, a.out, a.stride, a.lo) for a in problem.axes)
-    work = _Work(problem.groups, problem.batch, problem.channels, problem.features, problem.dtype, allowed(problem))
-    return _layout(axes, work, rates)
+    return _layout(axes, _work(problem), rates or rates_of("scipy"))
+
+
+def price(problem: ConvProblem, layout: Layout, rates: Rates) -> float:
+    """Modelled seconds of a layout at other rates; linear in each of them."""
+    priced = _priced(layout.cuts, _work(problem), rates)
+    assert priced is not None, "a layout within its memory"
+    return priced.seconds
+
+
+def _work(problem: ConvProblem) -> _Work:
+    return _Work(problem.groups, problem.batch, problem.channels, problem.features, problem.dtype, allowed(problem))
 
 
 @dataclass(frozen=True, slots=True)

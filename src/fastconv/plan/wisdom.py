@@ -99,7 +99,14 @@ def check_writable(machine: Machine) -> None:
 
 def _identity(machine: Machine) -> dict[str, Any]:
     """What must agree for a file to be of use."""
-    return {"format": FORMAT, "library": _core.VERSION, "cpu": machine.name, "isa": machine.isa, "cores": machine.cores}
+    return {
+        "format": FORMAT,
+        "library": _core.VERSION,
+        "cpu": machine.name,
+        "isa": machine.isa,
+        "dot_unit": machine.dot_unit,
+        "cores": machine.cores,
+    }
 
 
 def _read(machine: Machine) -> dict[str, Winner]:

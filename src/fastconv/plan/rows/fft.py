@@ -33,7 +33,7 @@ def refuse(problem: ConvProblem, machine: Machine) -> str | None:
 
     if (count := overlap.count_pieces(problem)) > overlap.MOST_PARTS:
         return f"dilation takes it apart into {count} problems, which are too many"
-    if _layout(problem, overlap.SCIPY) is None:
+    if _layout(problem, overlap.rates_of("scipy")) is None:
         return "its transforms hold too much memory"
     return None
 
@@ -50,9 +50,9 @@ def _layout(problem: ConvProblem, rates: Rates) -> Layout | None:
 
 
 def _seconds(problem: ConvProblem, machine: Machine) -> float:
-    from fastconv.plan.overlap import SCIPY
+    from fastconv.plan.overlap import rates_of
 
-    return seconds(problem, machine, SCIPY)
+    return seconds(problem, machine, rates_of("scipy"))
 
 
 def seconds(problem: ConvProblem, machine: Machine, rates: Rates) -> float:
@@ -65,9 +65,9 @@ def seconds(problem: ConvProblem, machine: Machine, rates: Rates) -> float:
 
 
 def workspace(problem: ConvProblem, machine: Machine) -> int:
-    from fastconv.plan.overlap import SCIPY
+    from fastconv.plan.overlap import rates_of
 
-    layout = _layout(problem, SCIPY)
+    layout = _layout(problem, rates_of("scipy"))
     return 0 if layout is None else layout.bytes
 
 
