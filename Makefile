@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST_ARGS ?=
 
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE $(shell find csrc src -type f ! -name '*.so' ! -name '*.pyc')
-CXX_FILES = $(shell find csrc -name '*.cc' -o -name '*.h')
+CXX_FILES = $(shell find csrc tests -name '*.cc' -o -name '*.h')
 # A stamp per Python version, so that another PYTHON makes the environment anew.
 PYTHON_READY := $(VENV)/.python-$(shell "$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 WHEEL := build/wheel/.built
@@ -20,10 +20,10 @@ LINTERS := $(VENV)/.linters
 SPHINX := $(VENV)/.sphinx
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test wheel build lint format docs clean
+.PHONY: help demo test check-full wheel build lint format docs clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile
 
 $(PYTHON_READY):
 	@tools/check_machine.sh "$(PYTHON)"
@@ -51,6 +51,9 @@ demo: $(INSTALLED)  ## install into .venv and run the main job: the seed benchma
 
 test: $(INSTALLED)  ## install into .venv and run the tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check-full: $(INSTALLED)  ## soak between fences, sanitizers, NEON under qemu: an hour or so
+	@tools/check_full.sh
 
 wheel: $(WHEEL)  ## build the wheel, in build/wheel
 

@@ -146,7 +146,12 @@ def dot_unit_cap(name: str) -> Iterator[None]:
 
 def kernels() -> tuple[Kernel, ...]:
     """Every registered kernel of every ISA level in this build."""
-    lines = (line.split() for line in _library.fastconv_kernels().decode().splitlines() if line)
+    return kernels_of(_library.fastconv_kernels().decode())
+
+
+def kernels_of(table: str) -> tuple[Kernel, ...]:
+    """The kernels of a library's list: a line each."""
+    lines = (line.split() for line in table.splitlines() if line)
     return tuple(Kernel(isa, element, family, name, int(rows), int(cols)) for isa, element, family, name, rows, cols in lines)
 
 

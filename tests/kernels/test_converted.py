@@ -15,7 +15,7 @@ from fastconv.plan.converted import real_problem
 from fastconv.problem import Axis, ConvProblem
 from fastconv.reference import numpy_dtype, reference, view
 from fastconv.soak.draws import Buffers, fill, problem_of, with_dtype
-from fastconv.soak.hold import run, threads
+from fastconv.soak.hold import run, using_threads
 
 DIRECT = next(row for row in ALGORITHMS if row.name == "direct")
 HALVES = ("float16", "bfloat16")
@@ -81,9 +81,9 @@ def test_slabs(name: str, dtype: str) -> None:
     data = fill(problem, elements, 5, exact=True)
     expected = reference(problem, *data)
     for row in (row for row in ALGORITHMS if row.code and row.refuse(problem, this_machine()) is None):
-        with threads(1):
+        with using_threads(1):
             alone = run(problem, row.code, data, elements[2])
-        with threads(2):
+        with using_threads(2):
             shared = run(problem, row.code, data, elements[2])
         assert alone.tobytes() == shared.tobytes(), row.name
         check(problem, view(alone, problem.out, problem.out_extents), expected, exact=True)

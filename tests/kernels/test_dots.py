@@ -19,7 +19,7 @@ from fastconv.problem import Axis, ConvProblem
 from fastconv.reference import numpy_dtype, reference, view
 from fastconv.rewrite import input_gradient, weight_gradient
 from fastconv.soak.draws import Buffers, fill, geometries, problem_of, with_dtype
-from fastconv.soak.hold import run, threads
+from fastconv.soak.hold import run, using_threads
 
 Drawn = tuple[ConvProblem, tuple[int, int, int]]
 UNITS = ("tiles", "vector")
@@ -38,9 +38,9 @@ def unit(request: pytest.FixtureRequest) -> Iterator[str]:
 def hold(problem: ConvProblem, data: Buffers, elements: int, exact: bool) -> None:
     if DOTS.refuse(problem, this_machine()) is not None:
         return
-    with threads(1):
+    with using_threads(1):
         alone = run(problem, DOTS.code, data, elements)
-    with threads(2):
+    with using_threads(2):
         shared = run(problem, DOTS.code, data, elements)
     assert alone.tobytes() == shared.tobytes(), f"2 threads differ from 1\n{problem}"
     check(problem, view(alone, problem.out, problem.out_extents), reference(problem, *data), exact)

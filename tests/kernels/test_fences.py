@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fastconv.plan import ALGORITHMS
 from fastconv.soak import memory
 from fastconv.soak.child import in_child
+from fastconv.soak.hold import Local
 from fastconv.soak.memory import Cells, copied
 from fastconv.soak.run import FAMILIES, held_by, problems, soak
 
@@ -24,7 +25,7 @@ RAN: set[str] = set()
 @given(data=st.data(), values=st.integers(0, 99), exact=st.booleans())
 def test_no_driver_touches_a_byte_outside(family: str, dtype: str, data: st.DataObject, values: int, exact: bool) -> None:
     problem, elements = data.draw(problems(family, dtype))
-    RAN.update(held.algorithm for held in held_by(problem, elements, values, exact, True, (), ()))
+    RAN.update(held.algorithm for held in held_by(problem, elements, values, exact, True, (), (), Local()))
 
 
 def test_every_driver_was_fenced() -> None:

@@ -234,6 +234,7 @@ def soak(
     problems: Annotated[int, typer.Option(help="Go on until every driver has run this many at every level.")] = 0,
     seed: Annotated[int | None, typer.Option(help="First seed; default: from the clock.")] = None,
     fences: Annotated[bool, typer.Option("--fences", help="Put every operand and result between inaccessible pages.")] = False,
+    runner: Annotated[str | None, typer.Option(metavar="COMMAND", help="Use the library behind this program (tests/runner).")] = None,
     algorithm: Annotated[list[str] | None, typer.Option(help="Only this driver (may be repeated).")] = None,
     isa: Annotated[list[str] | None, typer.Option(help="Only this instruction-set level (may be repeated).")] = None,
     family: Annotated[list[str] | None, typer.Option(help="Only this family of shapes (may be repeated).")] = None,
@@ -244,7 +245,7 @@ def soak(
         _require("hypothesis", "fastconv soak", "soak")
         from fastconv.cli.soak import run as run_soak
 
-        if not run_soak(minutes, problems, seed, fences, algorithm or (), isa or (), family or (), dtype or ()):
+        if not run_soak(minutes, problems, seed, fences, runner, algorithm or (), isa or (), family or (), dtype or ()):
             raise SystemExit(1)
 
 

@@ -6,9 +6,10 @@ import sys
 import time
 from collections.abc import Collection
 
-from fastconv import _core
 from fastconv.plan import ALGORITHMS
 from fastconv.problem import DTYPES
+from fastconv.soak.hold import Local
+from fastconv.soak.remote import Remote
 from fastconv.soak.run import FAMILIES, Result, soak
 
 
@@ -17,6 +18,7 @@ def run(
     problems: int,
     seed: int | None,
     fences: bool,
+    runner: str | None,
     names: Collection[str],
     levels: Collection[str],
     families: Collection[str],
@@ -30,9 +32,12 @@ def run(
     if seed is not None and seed < 0:
         raise ValueError(f"seed must be at least 0, got {seed}")
     rows = [row.name for row in ALGORITHMS]
+    if fences and runner is not None:
+        raise ValueError("fences must be left out with a runner: its process has its own memory")
+    engine = Local() if runner is None else Remote(runner)
     for option, given, known in (
         ("algorithm", names, rows),
-        ("isa", levels, _core.isas()),
+        ("isa", levels, engine.isas),
         ("family", families, FAMILIES),
         ("dtype", dtypes, DTYPES),
     ):
@@ -46,6 +51,7 @@ def run(
         seed=first,
         least=problems,
         fences=fences,
+        engine=engine,
         names=names,
         levels=levels,
         families=families,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Held(NamedTuple):
 
 
 @contextmanager
-def threads(n: int) -> Iterator[None]:
+def using_threads(n: int) -> Iterator[None]:
     _core.set_threads(n)
     try:
         yield
@@ -42,11 +42,32 @@ def algorithms(problem: ConvProblem, names: Collection[str] = ()) -> list[Algori
     return [row for row in ALGORITHMS if (not names or row.name in names) and row.refuse(problem, this_machine()) is None]
 
 
-def run(problem: ConvProblem, code: int, data: Buffers, elements: int, place: str = "guarded") -> Array:
-    """The output buffer after one call of the library; all cells that are no output are found untouched."""
+class Engine(Protocol):
+    """A library that runs problems: `Local`, or one in another process (`remote.Remote`)."""
+
+    isas: tuple[str, ...]
+
+    def run(self, problem: ConvProblem, code: int, level: str, threads: int, data: Buffers, cells: Cells) -> str | None:
+        """Fills `cells`; the message of a call that failed, or None."""
+        ...
+
+
+class Local:
+    """The library of this process."""
+
+    def __init__(self) -> None:
+        self.isas = _core.isas()
+
+    def run(self, problem: ConvProblem, code: int, level: str, threads: int, data: Buffers, cells: Cells) -> str | None:
+        """One call at a level with a number of threads."""
+        with _core.isa_level(level), using_threads(threads):
+            return called(problem, code, data, cells)
+
+
+def called(problem: ConvProblem, code: int, data: Buffers, cells: Cells) -> str | None:
+    """One call of this process's library as it is set; the message of a call that failed, or None."""
     words = problem.words(code)
-    cells = Cells(problem.out_dtype, elements, place)
-    sizes = (data.lhs.size, data.rhs.size, 0 if data.bias is None else data.bias.size, elements)
+    sizes = (data.lhs.size, data.rhs.size, 0 if data.bias is None else data.bias.size, cells.array.size)
     failed = _core.conv(
         (ctypes.c_int64 * len(words))(*words),
         len(words),
@@ -56,7 +77,17 @@ def run(problem: ConvProblem, code: int, data: Buffers, elements: int, place: st
         cells.array.ctypes.data,
         (ctypes.c_int64 * 8)(*[bound for size in sizes for bound in (0, size)]),
     )
-    assert not failed, f"{_core.error()}\n{problem}"
+    return str(_core.error()) if failed else None
+
+
+def run(problem: ConvProblem, code: int, data: Buffers, elements: int, place: str = "guarded") -> Array:
+    """The output buffer after one call of the library as it is set; all cells that are no output are found untouched."""
+    cells = Cells(problem.out_dtype, elements, place)
+    return _held_cells(problem, called(problem, code, data, cells), cells)
+
+
+def _held_cells(problem: ConvProblem, message: str | None, cells: Cells) -> Array:
+    assert message is None, f"{message}\n{problem}"
     assert cells.untouched(lambda like: view(like, problem.out, problem.out_extents)), f"cells that are no output were written\n{problem}"
     return cells.array
 
@@ -70,11 +101,12 @@ def hold(
     levels: Collection[str] = (),
     names: Collection[str] = (),
     place: str = "guarded",
+    engine: Engine | None = None,
     starting: Callable[[str], None] = lambda text: None,
 ) -> list[Held]:
     """Runs every algorithm at every level, and raises AssertionError unless each result is within its bound of the definition and
     bitwise the same for one thread and two. exact: the sums are (`fill` drew small integers). place: how buffers lie (`Cells`).
-    starting: told which run comes next, for whoever finds a dead process."""
+    engine: whose library runs. starting: told which run comes next, for whoever finds a dead process."""
     rows = algorithms(problem, names)
     if not rows:
         return []
@@ -84,20 +116,22 @@ def hold(
     if place != "guarded":
         data = Buffers(*(None if array is None else copied(array, place) for array in data))  # type: ignore[arg-type]
     held = []
-    for level in levels or _core.isas():
-        with _core.isa_level(level):
-            for row in rows:
-                starting(f"{row.name} on {level}")
-                with threads(1):
-                    alone = run(problem, row.code, data, elements[2], place)
-                with threads(2):
-                    shared = run(problem, row.code, data, elements[2], place)
-                assert alone.tobytes() == shared.tobytes(), f"{row.name} on {level}: 2 threads differ from 1\n{problem}"
-                got = view(alone, problem.out, problem.out_extents)
-                wrong = mismatch(problem, got, expected, exact, row.bound)
-                assert wrong is None, f"{row.name} on {level}: {wrong}\n{problem}"
-                held.append(Held(row.name, level, 0.0 if exact else _ratio(problem, got, expected, row.bound)))
+    engine = engine or Local()
+    for level in levels or engine.isas:
+        for row in rows:
+            starting(f"{row.name} on {level}")
+            alone, shared = (_run(engine, problem, row.code, level, threads, data, elements[2], place) for threads in (1, 2))
+            assert alone.tobytes() == shared.tobytes(), f"{row.name} on {level}: 2 threads differ from 1\n{problem}"
+            got = view(alone, problem.out, problem.out_extents)
+            wrong = mismatch(problem, got, expected, exact, row.bound)
+            assert wrong is None, f"{row.name} on {level}: {wrong}\n{problem}"
+            held.append(Held(row.name, level, 0.0 if exact else _ratio(problem, got, expected, row.bound)))
     return held
+
+
+def _run(engine: Engine, problem: ConvProblem, code: int, level: str, threads: int, data: Buffers, elements: int, place: str) -> Array:
+    cells = Cells(problem.out_dtype, elements, place)
+    return _held_cells(problem, engine.run(problem, code, level, threads, data, cells), cells)
 
 
 def _ratio(problem: ConvProblem, got: Array, expected: Reference, kind: str) -> float:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from itertools import count, cycle
+from itertools import count
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
-from fastconv import _core
 from fastconv.plan import ALGORITHMS
 from fastconv.problem import ConvProblem
 from fastconv.rewrite import input_gradient, weight_gradient
 from fastconv.soak.child import in_child
 from fastconv.soak.draws import SHAPES, fill, geometries, shapes, with_dtype
-from fastconv.soak.hold import Elements, Held, hold
+from fastconv.soak.hold import Elements, Engine, Held, Local, hold
 
 FAMILIES = ("any", *SHAPES)
 #: Problems of one round: a family of shapes and a dtype.
@@ -47,9 +46,13 @@ class Result:
         tally.problems += 1
         tally.ratio = max(tally.ratio, held.ratio)
 
-    def fewest(self, names: Collection[str], levels: Collection[str]) -> int:
-        """Problems of the driver and level that had the fewest."""
-        return min(self.tallies.get((name, level), Tally()).problems for name in names for level in levels)
+    def problems(self, name: str, level: str) -> int:
+        """Problems that a driver ran at a level."""
+        return self.tallies.get((name, level), Tally()).problems
+
+    def poorest(self, names: Collection[str], levels: Collection[str]) -> tuple[str, str]:
+        """The driver and level with the fewest problems."""
+        return min(((name, level) for level in levels for name in names), key=lambda key: self.problems(*key))
 
 
 @st.composite
@@ -76,6 +79,7 @@ def soak(
     seed: int,
     least: int = 0,
     fences: bool = False,
+    engine: Engine | None = None,
     names: Collection[str] = (),
     levels: Collection[str] = (),
     families: Collection[str] = (),
@@ -85,25 +89,37 @@ def soak(
     """Draws problems from `seed` on for `minutes`, and on until every driver has run `least` at every level.
 
     fences: buffers lie between inaccessible pages, flush left and flush right, and each problem runs in a process of its own.
-    names, levels, families, dtypes: only these drivers, levels, families of shapes, dtypes. progress: called after each round.
+    engine: whose library runs; this process's by default. names, levels, families, dtypes: only these drivers, levels, families of
+    shapes, dtypes. progress: called after each round.
     The first failure ends it, shrunk.
     """
     names = names or [row.name for row in ALGORITHMS]
-    levels = levels or _core.isas()
+    engine = engine or Local()
+    levels = levels or engine.isas
     result = Result(seed)
     end = time.monotonic() + 60 * minutes
     pairs = [(dtype, family) for dtype in dtypes or DTYPES for family in families or FAMILIES]
-    for turn, (dtype, family) in zip(count(), cycle(pairs), strict=False):
-        if time.monotonic() >= end and result.fewest(names, levels) >= least:
-            return result
-        result.failure = _round(result, family, dtype, seed + turn, names, levels, fences)
+    yields: dict[tuple[str, str], int] = {}  # problems that a pair's last round gave to the poorest driver
+    for turn in count():
+        dtype, family = pairs[turn % len(pairs)]
+        if time.monotonic() >= end and turn >= len(pairs):
+            poorest = result.poorest(names, levels)
+            if result.problems(*poorest) >= least:
+                return result
+            dtype, family = max(pairs, key=lambda pair: yields.get(pair, 0))
+        poorest = result.poorest(names, levels)
+        before = result.problems(*poorest)
+        result.failure = _round(result, family, dtype, seed + turn, names, levels, fences, engine)
+        yields[dtype, family] = result.problems(*poorest) - before
         progress(result)
         if result.failure is not None:
             return result
     raise AssertionError("unreachable: the loop has no end of its own")
 
 
-def _round(result: Result, family: str, dtype: str, seed: int, names: Collection[str], levels: Collection[str], fences: bool) -> str | None:
+def _round(
+    result: Result, family: str, dtype: str, seed: int, names: Collection[str], levels: Collection[str], fences: bool, engine: Engine
+) -> str | None:
     """ROUND problems; None or what went wrong, with the smallest problem that shows it."""
 
     @seeded(seed)
@@ -117,7 +133,7 @@ def _round(result: Result, family: str, dtype: str, seed: int, names: Collection
     )
     @given(drawn=problems(family, dtype), values=st.integers(0, 999), exact=st.booleans())
     def each(drawn: tuple[ConvProblem, Elements], values: int, exact: bool) -> None:
-        for held in held_by(*drawn, values, exact, fences, names, levels):
+        for held in held_by(*drawn, values, exact, fences, names, levels, engine):
             result.add(held)
 
     try:
@@ -130,16 +146,23 @@ def _round(result: Result, family: str, dtype: str, seed: int, names: Collection
 
 
 def held_by(
-    problem: ConvProblem, elements: Elements, values: int, exact: bool, fences: bool, names: Collection[str], levels: Collection[str]
+    problem: ConvProblem,
+    elements: Elements,
+    values: int,
+    exact: bool,
+    fences: bool,
+    names: Collection[str],
+    levels: Collection[str],
+    engine: Engine,
 ) -> list[Held]:
     """`hold` on random operands; with fences twice, each in a process of its own."""
     data = fill(problem, elements, values, exact)
     if not fences:
-        return hold(problem, elements, data, exact, levels=levels, names=names)
+        return hold(problem, elements, data, exact, levels=levels, names=names, engine=engine)
     held: list[Held] = []
     for place in ("left", "right"):
         run = lambda say, place=place: hold(  # noqa: E731
-            problem, elements, data, exact, levels=levels, names=names, place=place, starting=say
+            problem, elements, data, exact, levels=levels, names=names, engine=engine, place=place, starting=say
         )
         try:
             held = in_child(run)

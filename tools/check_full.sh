@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Everything that continuous integration samples, in full: soak between fences, sanitizers, NEON under emulation.
+# PROBLEMS: how many each driver runs at each instruction-set level (default 5000); EMULATED: minutes under qemu (default 5).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+problems=${PROBLEMS:-5000}
+emulated=${EMULATED:-5}
+python=.venv/bin/python
+
+step() { printf '\n== %s\n' "$*"; }
+
+need() {
+    command -v "$1" >/dev/null 2>&1 || {
+        echo "make check-full: $1 is missing: install it (Debian, Ubuntu: apt install $2)" >&2
+        exit 1
+    }
+}
+need aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
+need qemu-aarch64-static qemu-user-static
+need setarch util-linux
+$python -c 'import cmake, ninja' 2>/dev/null || $python -m pip install --quiet --disable-pip-version-check cmake ninja
+
+step "soak between fences: $problems problems for each driver and level"
+.venv/bin/fastconv soak --fences --minutes 0 --problems "$problems" --seed 1
+
+step "address and undefined-behaviour sanitizers"
+tools/sanitized.sh asan tests/kernels
+
+step "thread sanitizer"
+tools/sanitized.sh tsan tests/kernels/test_grid.py tests/fronts/test_numpy_process.py
+
+step "NEON under emulation"
+include=${FASTCONV_XLA_INCLUDE:-$($python tools/xla_headers.py)}
+PATH="$PATH:$PWD/.venv/bin"
+cmake --preset neon -DFASTCONV_XLA_INCLUDE="$include" >build/neon.log
+cmake --build --preset neon >>build/neon.log
+export QEMU_LD_PREFIX=/usr/aarch64-linux-gnu
+runner="qemu-aarch64-static build/neon/runner"
+FASTCONV_TEST_RUNNER=$runner $python -m pytest -q tests/kernels/test_kernels.py
+.venv/bin/fastconv soak --minutes "$emulated" --isa neon --runner "$runner" --seed 1
+
+printf '\ncheck-full: soak, fences, sanitizers and NEON are clean\n'
