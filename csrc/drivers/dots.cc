@@ -133,9 +133,12 @@ private:
         const int64_t last = std::min(part.lines * part.segments * part.fast, first + part.segments_each);
         const int64_t block_end = std::min(plan_.blocks, (column_task + 1) * part.blocks_each);
         const int64_t passes = part.passes();
-        char* sums =
-            static_cast<char*>(scratch(ScratchSlot::local, static_cast<size_t>((passes > 1 ? ceil_div(last - first, 2) : 1) * kPairBytes)));
+        const int64_t sums_bytes = (passes > 1 ? ceil_div(last - first, 2) : 1) * kPairBytes;
+        char* sums = static_cast<char*>(
+            scratch(ScratchSlot::local, static_cast<size_t>(sums_bytes + (last - first) * static_cast<int64_t>(sizeof(Segment)))));
         if (sums == nullptr) return false;
+        Segment* found = reinterpret_cast<Segment*>(sums + sums_bytes);
+        for (int64_t s = first; s < last; ++s) found[s - first] = segment_of(part, group, s);
         alignas(64) char held[kDotRows * kDotRows * kPitch * 4];
         DotTile tile;
         tile.a_step = part.row_step * plan_.copy.element;
@@ -152,15 +155,12 @@ private:
                 for (int b = 0; b < blocks; ++b) tile.b[b] = operands_.panels(part, group, block + b) + offset * part.steps * kDotPanel;
                 for (int64_t s = first; s < last; s += 2) {
                     const int segments = static_cast<int>(std::min<int64_t>(2, last - s));
-                    Segment found[2];
-                    for (int i = 0; i < segments; ++i) {
-                        found[i] = segment_of(part, group, s + i);
-                        tile.a[i] = found[i].from;
-                    }
+                    const Segment* pair = found + (s - first);
+                    for (int i = 0; i < segments; ++i) tile.a[i] = pair[i].from;
                     tile.c = passes > 1 ? sums + (s - first) / 2 * kPairBytes : sums;
                     kernels_.run(tile, segments, blocks, static_cast<int>(part.rows));
                     if (pass + 1 < passes) continue;
-                    for (int i = 0; i < segments; ++i) finish(way, found[i], static_cast<char*>(tile.c) + i * kDotRows * kPitch * 4);
+                    for (int i = 0; i < segments; ++i) finish(way, pair[i], static_cast<char*>(tile.c) + i * kDotRows * kPitch * 4);
                 }
             }
         }

@@ -13,7 +13,7 @@ constexpr int64_t kMostTaps = 1 << 16;  // that are not the lane's
 constexpr double kMostPadding = 8;      // times the operands that the copy of lhs may take
 constexpr int64_t kTasks = 16;          // enough to keep many cores even
 constexpr int64_t kSegmentsEach = 32;   // of a task
-constexpr int64_t kPassPanels = 16;     // of a block that a pass meets: two blocks fill 32 KB
+constexpr int64_t kPassPanels = 96;    // of a block that a pass meets: two blocks fill 192 KB
 constexpr double kStridedStore = 0.6;   // worth of a row whose outputs have no neighbours
 
 int64_t outer_taps(const Problem& p, int lane) {

@@ -39,7 +39,7 @@ struct DotPart {
     int64_t row_step, out_row;      // elements from one row to the next: in the copy, in out
     int64_t runs, run_steps;        // taps (times channels) that are no run's, and steps of a run
     std::vector<int64_t> offsets;   // bytes, of every `steps` steps
-    int64_t steps, offsets_each;    // offsets of a pass: its columns then stay in the first cache while all segments meet them
+    int64_t steps, offsets_each;    // offsets of a pass: its columns then stay in the second cache while all segments meet them
     int64_t panels;                 // where the part's packed rhs begins, in panels
     int64_t first_task, row_tasks, column_tasks, segments_each, blocks_each;
     int64_t panels_of_block() const { return runs * run_steps; }
