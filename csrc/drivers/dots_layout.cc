@@ -13,7 +13,7 @@ constexpr int64_t kMostTaps = 1 << 16;  // that are not the lane's
 constexpr double kMostPadding = 8;      // times the operands that the copy of lhs may take
 constexpr int64_t kTasks = 16;          // enough to keep many cores even
 constexpr int64_t kSegmentsEach = 32;   // of a task
-constexpr int64_t kPassPanels = 96;    // of a block that a pass meets: two blocks fill 192 KB
+constexpr int64_t kPassPanels = 96;     // of a block that a pass meets: two blocks fill 192 KB
 constexpr double kStridedStore = 0.6;   // worth of a row whose outputs have no neighbours
 
 int64_t outer_taps(const Problem& p, int lane) {
@@ -27,10 +27,13 @@ int64_t outer_taps(const Problem& p, int lane) {
 void choose_run(const Problem& p, int64_t element, DotCopy* copy) {
     const int64_t unit = kDotBytes / element;
     double best = -1;
+    constexpr struct {
+        bool inside, adjoin;
+    } ways[] = {{true, false}, {true, true}, {false, true}};
     for (int lane = 0; lane < p.dims; ++lane)
-        for (const bool inside : {true, false}) {
-            const int64_t run = p.axes[lane].kernel * (inside ? p.channels : 1);
-            double cost = static_cast<double>(ceil_div(run, unit)) * static_cast<double>(outer_taps(p, lane)) *
+        for (const auto& [inside, adjoin] : ways) {
+            const int64_t run = (adjoin ? p.axes[lane].kernel : 1) * (inside ? p.channels : 1);
+            double cost = static_cast<double>(ceil_div(run, unit)) * static_cast<double>(outer_taps(p, adjoin ? lane : -1)) *
                           static_cast<double>(inside ? 1 : p.channels);
             // Copies are cheapest where neighbours stay neighbours.
             const bool runs_on = inside ? p.lhs.outer[2] == 1 || p.channels == 1 : std::abs(p.lhs.spatial[lane]) == 1;
@@ -41,6 +44,7 @@ void choose_run(const Problem& p, int64_t element, DotCopy* copy) {
             best = cost;
             copy->lane = lane;
             copy->channels_inside = inside;
+            copy->taps_adjoin = adjoin;
         }
 }
 
@@ -56,7 +60,7 @@ const char* place_copy(const std::vector<Problem>& parts, DotCopy* c) {
         c->first[i] = first;
         c->length[i] = last - first + 1;
     }
-    c->dilation = p.axes[c->lane].rhs_dilation;
+    c->dilation = c->taps_adjoin ? p.axes[c->lane].rhs_dilation : 1;
     c->places = ceil_div(c->length[c->lane], c->dilation);
     double size = static_cast<double>(p.groups) * static_cast<double>(p.batch) * static_cast<double>(p.channels), inputs = size,
            outputs = 0;
@@ -93,12 +97,11 @@ void choose_rows(const DotCopy& copy, int most_rows, DotPart* part) {
         int64_t classes = 1, count = p.batch, out = p.out.outer[1], step = copy.image;
         if (axis >= 0) {
             const Axis& a = p.axes[axis];
-            const int64_t common = gcd(a.stride, a.rhs_dilation);
-            if (axis == copy.lane) classes = std::min(a.out, a.rhs_dilation / common);
+            if (axis == copy.lane) classes = std::min(a.out, copy.dilation / gcd(a.stride, copy.dilation));
             count = ceil_div(a.out, classes);
             out = classes * p.out.spatial[axis];
-            step = axis == copy.lane ? classes * a.stride / a.rhs_dilation * copy.place : a.stride * copy.axis[axis];
-            if (axis == copy.lane && classes * a.stride % a.rhs_dilation != 0) step = 0;  // one row only
+            step = axis == copy.lane ? classes * a.stride / copy.dilation * copy.place : a.stride * copy.axis[axis];
+            if (count == 1) step = 0;
         }
         const int64_t segments = ceil_div(count, most_rows), rows = ceil_div(count, segments);
         // Rows beyond a good number matter little: loading the columns is then hidden.
@@ -129,17 +132,17 @@ void choose_rows(const DotCopy& copy, int most_rows, DotPart* part) {
 
 void list_offsets(const DotCopy& copy, DotPart* part) {
     const Problem& p = part->problem;
-    const int64_t channels = copy.channels_inside ? 1 : p.channels, taps = outer_taps(p, copy.lane);
+    const int64_t channels = copy.channels_inside ? 1 : p.channels, taps = outer_taps(p, copy.taps_adjoin ? copy.lane : -1);
     part->runs = channels * taps;
-    part->run_steps = ceil_div(p.axes[copy.lane].kernel * copy.place * copy.element, kDotBytes);
+    part->run_steps = ceil_div((copy.taps_adjoin ? p.axes[copy.lane].kernel : 1) * copy.place * copy.element, kDotBytes);
     part->steps = part->run_steps;
     for (int64_t cuts = 2; part->steps > kPassPanels && cuts <= part->run_steps; ++cuts)
         if (part->run_steps % cuts == 0) part->steps = part->run_steps / cuts;
     for (int64_t t = 0; t < part->runs; ++t) {
         int64_t rest = t % taps, offset = t / taps * copy.channel;
         for (int i = p.dims - 1; i >= 0; --i) {
-            if (i == copy.lane) continue;
-            offset += rest % p.axes[i].kernel * p.axes[i].rhs_dilation * copy.axis[i];
+            if (i == copy.lane && copy.taps_adjoin) continue;
+            offset += rest % p.axes[i].kernel * p.axes[i].rhs_dilation * (i == copy.lane ? copy.place : copy.axis[i]);
             rest /= p.axes[i].kernel;
         }
         for (int64_t u = 0; u < part->run_steps; u += part->steps) part->offsets.push_back(offset * copy.element + u * kDotBytes);
@@ -167,7 +170,7 @@ const char* plan_dots(const std::vector<Problem>& parts, int most_rows, DotPlan*
         plan->parts.emplace_back();
         DotPart& part = plan->parts.back();
         part.problem = problem;
-        const int64_t taps = outer_taps(problem, copy.lane);
+        const int64_t taps = outer_taps(problem, copy.taps_adjoin ? copy.lane : -1);
         if (taps > kMostTaps || (!copy.channels_inside && taps * p.channels > kMostTaps)) return "dots: too many taps";
         choose_rows(copy, most_rows, &part);
         list_offsets(copy, &part);

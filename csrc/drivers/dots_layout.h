@@ -2,7 +2,8 @@
 //
 // lhs is copied with its padding, so that the taps of one axis (the lane) lie side by side in memory, all channels of a tap
 // together or every channel in a row of its own. Such a run is one stretch of the sum, cut into steps of 64 bytes. With dilated
-// taps the lane splits into sub-rows, one for each residue. The other taps (and channels) are offsets. A tile's rows are
+// taps the lane splits into sub-rows, one for each residue. Where the channels alone fill steps well, they are the run, and
+// dilation costs nothing. The other taps (and channels) are offsets. A tile's rows are
 // neighbouring outputs along one coordinate, whichever fills tiles best.
 #pragma once
 
@@ -17,8 +18,10 @@ struct DotCopy {
     int64_t element;                            // bytes
     int lane;                                   // the axis whose taps adjoin
     bool channels_inside;                       // of the run: lane places step by all channels
-    int64_t first[kMaxDims], length[kMaxDims];  // input positions that the copy holds on each axis; the rest is padding
-    int64_t dilation;                           // of the lane's taps, so the number of its sub-rows
+    int64_t first[kMaxDims], length[kMaxDims];  // input positions that the copy holds on each axis; the rest is padding    bool
+                                                // taps_adjoin;  // the lane's taps are in the run too
+    bool taps_adjoin;                           // the lane's taps are in the run too
+    int64_t dilation;                           // number of the lane's sub-rows: the dilation of its taps where they are in the run, else 1
     int64_t places;                             // of a sub-row
     int64_t place, sub_row, channel, line;      // steps in elements; line: everything of one position of the other axes
     int64_t axis[kMaxDims], image, group;       // steps in elements; axis[lane] is unused

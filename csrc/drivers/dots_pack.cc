@@ -247,14 +247,14 @@ void DotOperands::gather_rows(const char* from, int64_t features, char* rows) co
 void DotOperands::fill_panels(const DotPart& part, const char* rows, const char* zeros, char* to, int32_t* sums) const {
     const Problem& p = part.problem;
     const DotCopy& c = plan_->copy;
-    const int64_t inside = c.channels_inside ? p.channels : 1, run = p.axes[c.lane].kernel * inside;
+    const int64_t inside = c.channels_inside ? p.channels : 1, run = (c.taps_adjoin ? p.axes[c.lane].kernel : 1) * inside;
     const int together = 4 / size_;
     const int64_t row_bytes = kDotColumns * size_;
     const int64_t taps = part.runs / (c.channels_inside ? 1 : p.channels);
     for (int64_t t = 0; t < part.runs; ++t) {
         int64_t rest = t % taps, first = p.rhs.offset + t / taps * p.rhs.outer[2];
         for (int i = p.dims - 1; i >= 0; --i) {
-            if (i == c.lane) continue;
+            if (i == c.lane && c.taps_adjoin) continue;
             first += rest % p.axes[i].kernel * p.rhs.spatial[i];
             rest /= p.axes[i].kernel;
         }

@@ -75,6 +75,7 @@ LAYERS = {
     "3x3": ((Axis(28, 3, 28, lo=1), Axis(30, 3, 30, lo=1)), 1, 2, 40, 50),
     "images as rows": ((Axis(7, 3, 7, lo=1), Axis(3, 3, 3, lo=1)), 1, 37, 24, 33),
     "stride 2, dilation 3": ((Axis(40, 3, 20, 2, 3, 1, 3), Axis(41, 5, 15, 2, 1, 1, 3)), 1, 1, 17, 16),
+    "channels as runs": ((Axis(40, 3, 20, 2, 3, 1, 3), Axis(70, 3, 33, 2, 4, 1, 5)), 1, 2, 64, 20),
     "dilation 2 in a run": ((Axis(33, 7, 21, rhs_dilation=2), Axis(40, 7, 28, rhs_dilation=2)), 1, 1, 16, 32),
     "phases": ((Axis(30, 16, 240, lo=11, lhs_dilation=8),), 1, 2, 48, 40),
     "a weight gradient": ((Axis(30, 28, 3, lo=1), Axis(30, 29, 4, lo=1)), 1, 40, 3, 33),

@@ -35,7 +35,8 @@ def most_phases(problem: ConvProblem) -> int:
 
 def seconds(cycles: float, problem: ConvProblem, machine: Machine) -> float:
     """Cycles of one core, spread over the cores, or the time that the bytes take, whichever is longer; plus the call."""
-    return machine.call_seconds + max(core_seconds(cycles, machine), operand_bytes(problem) / machine.bandwidth)
+    work, traffic = core_seconds(cycles, machine), operand_bytes(problem) / machine.bandwidth
+    return machine.call_seconds + max(work, traffic) + 0.1 * min(work, traffic)  # never quite side by side
 
 
 def core_seconds(cycles: float, machine: Machine) -> float:
