@@ -18,6 +18,13 @@ VECTOR_BYTES = {"scalar": 16, "avx2": 32, "avx512": 64, "neon": 16}
 ELEMENTS = {"float": np.float32, "double": np.float64}
 
 
+def aligned(count: int, dtype: type) -> np.ndarray:
+    """Ones on a vector boundary, as the library's own scratch lies."""
+    lanes = 64 // np.dtype(dtype).itemsize
+    memory = np.ones(count + lanes, dtype)
+    return memory[-(memory.ctypes.data // memory.itemsize) % lanes :][:count]
+
+
 def operands(kernel: _core.Kernel) -> tuple[tuple[int, ...], list[np.ndarray], float]:
     """sizes, [a, b, c] and the flops of one run."""
     dtype = ELEMENTS[kernel.element]
@@ -31,6 +38,10 @@ def operands(kernel: _core.Kernel) -> tuple[tuple[int, ...], list[np.ndarray], f
         depth = max(lanes, 4096 // (width + kernel.rows) // lanes * lanes)
         arrays = [np.ones(depth * kernel.rows, dtype), np.ones(depth * width, dtype), np.zeros(kernel.rows * width, dtype)]
         return (depth, kernel.rows * lanes, 0), arrays, 2.0 * depth * kernel.rows * width
+    if kernel.family == "point":
+        depth = max(16, 4096 // (width + kernel.rows))
+        arrays = [np.ones(depth * kernel.rows, dtype), aligned(depth * width, dtype), np.zeros(kernel.rows * width, dtype)]
+        return (depth, 0), arrays, 2.0 * depth * kernel.rows * width
     if kernel.family == "stencil":
         taps, shifts = int(kernel.name.rsplit("x", 1)[1]), 5
         step = width + shifts

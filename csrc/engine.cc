@@ -14,15 +14,29 @@ bool has_outputs(const Problem& problem) {
     return any;
 }
 
+// The driver of an algorithm's code in packed words, which src/fastconv/plan/rows names; nullptr for a code without one.
+Driver driver_of(int64_t algorithm) {
+    switch (algorithm) {
+        case 0: return run_general;
+        case 1: return run_direct;
+        case 2: return run_stencil;
+        case 3: return run_reduce;
+        case 4: return run_depthwise;
+        case 5: return run_block;
+        case 6: return run_winograd;
+        case 8: return run_outer;
+        case 9: return run_dots;
+        case 10: return run_points;
+        default: return nullptr;
+    }
+}
+
 }  // namespace
 
 const char* run_problem(const Problem& problem, const Buffers& buffers, Executor& executor) try {
-    constexpr decltype(&run_general) drivers[kAlgorithms] = {run_general,  run_direct, run_stencil, run_reduce, run_depthwise, run_block,
-                                                             run_winograd, nullptr,    run_outer,   run_dots};  // nullptr: no driver
-    if (problem.algorithm < 0 || problem.algorithm >= kAlgorithms || drivers[problem.algorithm] == nullptr)
-        return "plan words: unknown algorithm code";
+    const Driver driver = driver_of(problem.algorithm);
+    if (driver == nullptr) return "plan words: unknown algorithm code";
     if (!has_outputs(problem)) return nullptr;  // drivers may count on some
-    const Driver driver = drivers[problem.algorithm];
     if (driver != run_general && driver != run_dots && needs_conversion(problem)) return run_converted(problem, buffers, executor, driver);
     return driver(problem, buffers, executor);
 } catch (const std::bad_alloc&) {

@@ -55,6 +55,7 @@ FASTCONV_EXPORT const char* fastconv_kernels(void);
  *   stencil R x V x H   c[r*out_step + j] (+)= sum over q, h of b[q + (r+h)*row_step + j] * a[q*H + h];
  *                       sizes: shifts, row_step, out_step, accumulate
  *   product R x V  c[R][V*lanes] (+)= a * b[depth][V*lanes], a[k / lanes * block + r*lanes + k % lanes]; sizes: depth, block, accumulate
+ *   point R x V    c[R][V*lanes] (+)= a[R][depth] * b[depth][V*lanes]; sizes: depth, accumulate
  *   dot R x C      c[i][j][lane] += a[i][k] * b[j][k] for k of that lane; sizes: depth (whole vectors are used)
  *   block R x V    c[m][j] (+)= sum over s, i of a[s][m][i] * b[s][i][j], j < V*lanes; sizes: segments, steps, tail (lanes of the last
  *                  vector that are stored), accumulate

@@ -155,7 +155,7 @@ private:
         for_panels(part.cut, !part.cut.rows_in_vectors, columns, [&](int64_t at, int lanes, int width) {
             Lanes side;
             column_lanes(part.lattice, column + at, lanes, &side);
-            pack_rhs<T>(part.traversal, kernels_.pack, data, side, first, depth, width, to + at * depth);
+            pack_rhs<T>(part.traversal.rhs_depth, kernels_.pack, data, side, first, depth, width, to + at * depth);
         });
     }
 

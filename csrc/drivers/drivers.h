@@ -9,6 +9,7 @@ namespace fastconv {
 const char* run_general(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_direct(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_stencil(const Problem& problem, const Buffers& buffers, Executor& executor);
+const char* run_points(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_reduce(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_winograd(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_outer(const Problem& problem, const Buffers& buffers, Executor& executor);

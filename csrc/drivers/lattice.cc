@@ -5,13 +5,28 @@
 namespace fastconv {
 namespace {
 
-// Phases of one axis that share their taps: the same number of positions, of taps, and the same first input index.
+// Phases of one axis in one lattice: they have the same number of positions and, unless they are merged, the same number of
+// taps and the same first input index.
 struct PhaseGroup {
     LatticeAxis axis;
-    std::vector<int64_t> rhs, out;  // of each phase: offset of its first tap, offset of its first output
+    std::vector<int64_t> rhs, out, input, taps;  // of each phase: offset of its first tap and output, first input index, taps
 };
 
-std::vector<PhaseGroup> make_groups(const Axis& a, int64_t lhs_step, int64_t rhs_step, int64_t out_step) {
+// Stretches the taps of a group over those of all its phases.
+void merge_taps(PhaseGroup* group) {
+    LatticeAxis& axis = group->axis;
+    int64_t low = 0, high = -1;  // input indices at position 0
+    for (size_t i = 0; i < group->taps.size(); ++i) {
+        if (group->taps[i] == 0) continue;
+        const int64_t last = group->input[i] + (group->taps[i] - 1) * axis.t_input;
+        low = high < low ? group->input[i] : std::min(low, group->input[i]);
+        high = std::max(high, last);
+    }
+    axis.input = low;
+    axis.taps = high < low ? 0 : (high - low) / axis.t_input + 1;
+}
+
+std::vector<PhaseGroup> make_groups(const Axis& a, int64_t lhs_step, int64_t rhs_step, int64_t out_step, bool merged) {
     const Solver positions(a.stride, a.lhs_dilation, a.size);
     const Solver taps(a.rhs_dilation, a.lhs_dilation, a.size);
     const int64_t period = positions.period();
@@ -34,8 +49,12 @@ std::vector<PhaseGroup> make_groups(const Axis& a, int64_t lhs_step, int64_t rhs
         }
         if (number == 0) tap = 0, input = 0;
         PhaseGroup* group = nullptr;
-        for (PhaseGroup& g : groups)
-            if (g.axis.positions == count && g.axis.taps == number && g.axis.input == input) group = &g;
+        for (PhaseGroup& g : groups) {
+            // Merged phases meet on one grid of inputs; a phase without taps is on any.
+            const bool same =
+                merged ? floor_mod(g.axis.input - input, taps.input_step()) == 0 : g.axis.taps == number && g.axis.input == input;
+            if (g.axis.positions == count && (same || (merged && number == 0))) group = &g;
+        }
         if (group == nullptr) {
             groups.push_back({});
             group = &groups.back();
@@ -52,7 +71,11 @@ std::vector<PhaseGroup> make_groups(const Axis& a, int64_t lhs_step, int64_t rhs
         }
         group->rhs.push_back(tap * rhs_step);
         group->out.push_back(phase * out_step);
+        group->input.push_back(input);
+        group->taps.push_back(number);
     }
+    if (merged)
+        for (PhaseGroup& group : groups) merge_taps(&group);
     return groups;
 }
 
@@ -70,18 +93,18 @@ int64_t Lattice::depth() const {
     return count;
 }
 
-std::vector<Lattice> make_lattices(const Problem& problem) {
+std::vector<Lattice> make_lattices(const Problem& problem, bool merged) {
     const Problem p = sort_axes(problem);
     std::vector<std::vector<PhaseGroup>> groups;
     for (int i = 0; i < p.dims; ++i) {
-        groups.push_back(make_groups(p.axes[i], p.lhs.spatial[i], p.rhs.spatial[i], p.out.spatial[i]));
+        groups.push_back(make_groups(p.axes[i], p.lhs.spatial[i], p.rhs.spatial[i], p.out.spatial[i], merged));
         if (groups.back().empty()) return {};  // no output
     }
     std::vector<Lattice> lattices;
     std::vector<size_t> turn(static_cast<size_t>(p.dims), 0);
     for (;;) {  // every combination of one phase group per axis
         Lattice lattice;
-        lattice.dims = 0;  // axes of one position and one tap are constant: their tap was kept because it meets data
+        lattice.dims = 0;  // axes of one position and one tap are constant, unless merged: their tap was kept because it meets data
         lattice.batch = p.batch, lattice.lhs_n = p.lhs.outer[1], lattice.out_n = p.out.outer[1];
         lattice.channels = p.channels, lattice.lhs_c = p.lhs.outer[2], lattice.rhs_c = p.rhs.outer[2];
         lattice.lhs = p.lhs.offset;
@@ -89,13 +112,27 @@ std::vector<Lattice> make_lattices(const Problem& problem) {
             lattice.columns.push_back({p.rhs.offset + o * p.rhs.outer[1], p.out.offset + o * p.out.outer[2], o});
         for (int i = 0; i < p.dims; ++i) {
             const PhaseGroup& group = groups[static_cast<size_t>(i)][turn[static_cast<size_t>(i)]];
-            if (group.axis.positions != 1 || group.axis.taps != 1) lattice.axes[lattice.dims++] = group.axis;
+            if (merged || group.axis.positions != 1 || group.axis.taps != 1) lattice.axes[lattice.dims++] = group.axis;
             lattice.lhs += group.axis.input * p.lhs.spatial[i];
             std::vector<Column> columns;
-            for (const Column& column : lattice.columns)
-                for (size_t phase = 0; phase < group.rhs.size(); ++phase)
-                    columns.push_back({column.rhs + group.rhs[phase], column.out + group.out[phase], column.feature});
+            std::vector<TapRange> ranges;
+            for (size_t j = 0; j < lattice.columns.size(); ++j)
+                for (size_t phase = 0; phase < group.rhs.size(); ++phase) {
+                    const Column& column = lattice.columns[j];
+                    int64_t rhs = column.rhs + group.rhs[phase];
+                    if (merged) {
+                        const size_t at = j * static_cast<size_t>(i);
+                        ranges.insert(ranges.end(), lattice.ranges.begin() + static_cast<int64_t>(at),
+                                      lattice.ranges.begin() + static_cast<int64_t>(at) + i);
+                        const int64_t taps = group.taps[phase];
+                        const int64_t first = taps == 0 ? 0 : (group.input[phase] - group.axis.input) / group.axis.t_input;
+                        ranges.push_back({first, first + taps});
+                        rhs -= first * group.axis.t_rhs;
+                    }
+                    columns.push_back({rhs, column.out + group.out[phase], column.feature});
+                }
             lattice.columns.swap(columns);
+            lattice.ranges.swap(ranges);
         }
         lattices.push_back(lattice);
         int i = p.dims - 1;

@@ -21,6 +21,11 @@ struct Column {
     int64_t rhs, out, feature;
 };
 
+// Taps first <= t < last of a column on one axis.
+struct TapRange {
+    int64_t first, last;
+};
+
 struct LatticeAxis {
     int64_t positions, q_lhs, q_out, q_input;  // output positions of the phase group, and what one step of q moves
     int64_t taps, t_lhs, t_rhs, t_input;       // taps of the phase group, and what one step of t moves
@@ -34,12 +39,14 @@ struct Lattice {
     int64_t channels, lhs_c, rhs_c;
     int64_t lhs;  // index of n = q = c = t = 0 in group 0; may lie outside the buffer when that position is padding
     std::vector<Column> columns;
+    std::vector<TapRange> ranges;  // columns x dims, of merged lattices only: a column's weights at other taps count as zeros
 
     int64_t rows() const;
     int64_t depth() const;
 };
 
 // Every lattice of the problem; together they cover each output once. Group g adds g * outer[0] to each index.
-std::vector<Lattice> make_lattices(const Problem& problem);
+// merged: phases of different taps share a lattice, which spans the taps of all: few features then fill a vector.
+std::vector<Lattice> make_lattices(const Problem& problem, bool merged = false);
 
 }  // namespace fastconv

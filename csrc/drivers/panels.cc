@@ -103,6 +103,20 @@ void Loops::advance(int64_t* digits) const {
     }
 }
 
+Loops Loops::merged_rhs() const {
+    Loops merged;
+    for (int i = 0; i < count; ++i) {
+        if (merged.count > 0 && merged.inner().rhs == loop[i].rhs * loop[i].extent) {
+            Loop& last = merged.loop[merged.count - 1];
+            last.extent *= loop[i].extent;
+            last.rhs = loop[i].rhs;
+        } else {
+            merged.loop[merged.count++] = loop[i];
+        }
+    }
+    return merged;
+}
+
 Traversal::Traversal(const Lattice& lattice) {
     rows.loop[rows.count++] = {-1, lattice.batch, lattice.lhs_n, 0, lattice.out_n, -1};
     depth.loop[depth.count++] = {-1, lattice.channels, lattice.lhs_c, lattice.rhs_c, 0, -1};
@@ -151,16 +165,7 @@ Traversal::Traversal(const Lattice& lattice) {
             if (depth.loop[i].extent >= depth.loop[longest].extent) longest = i;
         make_inner(&depth, longest);
     }
-    for (int i = 0; i < depth.count; ++i) {
-        const Loop& loop = depth.loop[i];
-        if (rhs_depth.count > 0 && rhs_depth.inner().rhs == loop.rhs * loop.extent) {
-            Loop& merged = rhs_depth.loop[rhs_depth.count - 1];
-            merged.extent *= loop.extent;
-            merged.rhs = loop.rhs;
-        } else {
-            rhs_depth.loop[rhs_depth.count++] = loop;
-        }
-    }
+    rhs_depth = depth.merged_rhs();
 }
 
 void row_lanes(const Lattice& lattice, const Traversal& traversal, int64_t first, int count, Lanes* lanes) {
@@ -344,14 +349,21 @@ bool pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKern
 }
 
 template <class T>
-void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first, int64_t depth,
+void pack_rhs(const Loops& rhs_depth, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first, int64_t depth,
               int width, T* panel) {
-    const Loop& inner = traversal.rhs_depth.inner();
+    const Loop& inner = rhs_depth.inner();
     zero_lanes(panel, width, depth, lanes.count, width - lanes.count);
-    for_pieces(traversal.rhs_depth, first, depth, [&](const int64_t* digits, int64_t length, int64_t at) {
+    const int run = lanes.run_end[0];  // the columns of a transposed convolution: its phases lie side by side
+    bool even = run > 1 && run <= kShortRun && lanes.count > run;
+    for (int r = 0; r < lanes.runs; ++r) even = even && lanes.run_end[r] == (r + 1) * run;
+    for_pieces(rhs_depth, first, depth, [&](const int64_t* digits, int64_t length, int64_t at) {
         int64_t offset = 0;
-        for (int d = 0; d < traversal.rhs_depth.count; ++d) offset += digits[d] * traversal.rhs_depth.loop[d].rhs;
+        for (int d = 0; d < rhs_depth.count; ++d) offset += digits[d] * rhs_depth.loop[d].rhs;
         T* place = panel + at * width;
+        if (even) {
+            pack.runs(place, width, length, data + offset, inner.rhs, lanes.start, run, lanes.count);
+            return;
+        }
         int lane = 0;
         for (int r = 0; r < lanes.runs && lanes.run_end[r] - lane >= kShortRun; lane = lanes.run_end[r++])
             pack.spaced(place + lane, width, length, data + offset + lanes.start[lane], inner.rhs, 1, lanes.run_end[r] - lane);
@@ -370,7 +382,7 @@ void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* d
 #define FASTCONV_PANELS(T) \
     template bool pack_lhs<T>(const Lattice&, const Traversal&, const PackKernels<T>&, const T*, const Lanes&, int64_t, int64_t, int, \
                               bool, T*); \
-    template void pack_rhs<T>(const Traversal&, const PackKernels<T>&, const T*, const Lanes&, int64_t, int64_t, int, T*);
+    template void pack_rhs<T>(const Loops&, const PackKernels<T>&, const T*, const Lanes&, int64_t, int64_t, int, T*);
 FASTCONV_PANELS(float)
 FASTCONV_PANELS(double)
 #undef FASTCONV_PANELS

@@ -28,6 +28,8 @@ struct Loops {
     // Moves `digits` to the next index.
     void advance(int64_t* digits) const;
     const Loop& inner() const { return loop[count - 1]; }
+    // The same steps through rhs, with loops that run on through memory merged.
+    Loops merged_rhs() const;
 };
 
 // Orders rows and depth so that the innermost loops run along memory, and says how panels are filled.
@@ -35,7 +37,7 @@ struct Traversal {
     explicit Traversal(const Lattice& lattice);
 
     Loops rows, depth;
-    Loops rhs_depth;  // the same steps through rhs, with loops that run on through memory merged
+    Loops rhs_depth;  // depth.merged_rhs()
     bool spaced;      // lhs lanes are copied in evenly spaced runs; else each lane's depth is walked
     // Spaced, with the taps inside the channels because rhs lies so: lhs is still copied tap by tap for all channels at once,
     // since the checks of a tap serve all channels. Depth blocks are then whole channels of `taps` steps.
@@ -68,7 +70,7 @@ template <class T>
 bool pack_lhs(const Lattice& lattice, const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes,
               int64_t first, int64_t depth, int width, bool by_rows, T* panel);
 template <class T>
-void pack_rhs(const Traversal& traversal, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first, int64_t depth,
+void pack_rhs(const Loops& rhs_depth, const PackKernels<T>& pack, const T* data, const Lanes& lanes, int64_t first, int64_t depth,
               int width, T* panel);
 
 }  // namespace fastconv

@@ -7,6 +7,7 @@
 #include "kernels/lanes.h"
 #include "kernels/outer.h"
 #include "kernels/planes.h"
+#include "kernels/point.h"
 #include "kernels/stencil.h"
 #include "kernels/tile.h"
 #include "kernels/winograd.h"
@@ -24,6 +25,7 @@ constexpr Row kRows[] = {
 #define FASTCONV_TILE(isa, element, rows, vectors) {Isa::isa, #element, "tile", rows, vectors, 0},
 #define FASTCONV_STENCIL(isa, element, rows, vectors, taps) {Isa::isa, #element, "stencil", rows, vectors, taps},
 #define FASTCONV_DOT(isa, element, left, right) {Isa::isa, #element, "dot", left, right, 0},
+#define FASTCONV_POINT(isa, element, rows, vectors) {Isa::isa, #element, "point", rows, vectors, 0},
 #define FASTCONV_PRODUCT(isa, element, rows, vectors) {Isa::isa, #element, "product", rows, vectors, 0},
 #define FASTCONV_OUTER(isa, element, rows, vectors) {Isa::isa, #element, "outer", rows, vectors, 0},
 #define FASTCONV_BLOCK(isa, element, rows, vectors) {Isa::isa, #element, "block", rows, vectors, 0},
@@ -119,6 +121,24 @@ const char* run_as(const Row& row, int64_t runs, const int64_t* sizes, const T* 
         for (int i = 0; i < winograd.count; ++i) {
             if (winograd.products[i].rows != row.rows || winograd.products[i].vectors != row.columns) continue;
             for (int64_t turn = 0; turn < runs; ++turn) winograd.products[i].run(sizes[0], a, sizes[1], b, c, sizes[2] != 0);
+            return nullptr;
+        }
+    }
+    if (family == "point") {
+        const PointKernels<T>& kernels = point_kernels<T>(row.isa);
+        std::vector<int32_t> offset;
+        for (int64_t k = 0; k < sizes[0]; ++k) offset.push_back(static_cast<int32_t>(k));
+        std::vector<const T*> rows;
+        std::vector<T*> sums;
+        for (int m = 0; m < row.rows; ++m) {
+            rows.push_back(a + m * sizes[0]);
+            sums.push_back(c + m * row.columns * kernels.lanes);
+        }
+        for (int i = 0; i < kernels.count; ++i) {
+            const PointKernel<T>& kernel = kernels.rows[i];
+            if (kernel.rows != row.rows || kernel.vectors != row.columns) continue;
+            const PointArguments<T> arguments{sizes[0], offset.data(), rows.data(), b, sums.data(), 0, sizes[1] != 0};
+            for (int64_t turn = 0; turn < runs; ++turn) kernel.run(arguments);
             return nullptr;
         }
     }

@@ -59,6 +59,26 @@ static void spaced(T* panel, int64_t width, int64_t depth, const T* from, int64_
     }
 }
 
+template <class T, int Run>
+static void short_runs(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, const int64_t* start, int64_t count) {
+    for (int64_t k = 0; k < depth; ++k, panel += width, from += step)
+        for (int64_t j = 0; j < count; j += Run) __builtin_memcpy(panel + j, from + start[j], Run * sizeof(T));
+}
+
+template <class T>
+static void runs(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, const int64_t* start, int64_t run, int64_t count) {
+    switch (run) {
+        case 2: return short_runs<T, 2>(panel, width, depth, from, step, start, count);
+        case 3: return short_runs<T, 3>(panel, width, depth, from, step, start, count);
+        case 4: return short_runs<T, 4>(panel, width, depth, from, step, start, count);
+        case 8: return short_runs<T, 8>(panel, width, depth, from, step, start, count);
+        default: break;
+    }
+    for (int64_t k = 0; k < depth; ++k, panel += width, from += step)
+        for (int64_t j = 0; j < count; j += run)
+            for (int64_t i = 0; i < run; ++i) panel[j + i] = from[start[j] + i];
+}
+
 template <class T>
 static void gathered(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t count,
                      int64_t step) {

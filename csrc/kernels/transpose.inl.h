@@ -26,3 +26,10 @@ static inline void transpose(Vec<T> (&rows)[kLanes<T>]) {
     if constexpr (L >= 4) exchange_all<2>(rows);
     exchange_all<1>(rows);
 }
+
+// Lanes of a and b in turn, from lane First on: a[First], b[First], a[First + 1], ...
+template <int First, class V, int... I>
+static inline V zip(V a, V b, Indices<I...>) {
+    constexpr int L = sizeof...(I);
+    return __builtin_shufflevector(a, b, (First + I / 2 + (I % 2) * L)...);
+}

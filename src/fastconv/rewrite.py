@@ -91,6 +91,11 @@ def phases(problem: ConvProblem) -> tuple[ConvProblem, ...]:
     return tuple(result)
 
 
+def axis_phases(axis: Axis) -> list[Axis]:
+    """The axes, without lhs dilation, that stand in for `axis` in each of its phases."""
+    return [phase.axis for phase in _axis_phases(axis)]
+
+
 def _axis_phases(a: Axis) -> Iterator[_Phase]:
     if a.lhs_dilation == 1:
         yield _Phase(a, 0, 1, 0, 1)

@@ -193,11 +193,24 @@ def test_plane(index: int, kernel: _core.Kernel) -> None:
             np.testing.assert_array_equal(out.result.reshape(expected.shape), expected + 5 * accumulate)
 
 
+@pytest.mark.parametrize(("index", "kernel"), rows_of("point"))
+def test_point(index: int, kernel: _core.Kernel) -> None:
+    dtype, width = dtype_of(kernel), kernel.cols * lanes_of(kernel)
+    rng = np.random.default_rng(index)
+    for depth in (0, 1, 2, 7, 33):
+        a, b = integers(rng, (kernel.rows, depth), dtype), integers(rng, (depth, width), dtype)
+        for accumulate in (False, True):
+            c = Guarded(kernel.rows * width, dtype, 5 if accumulate else np.nan)
+            run(index, (depth, accumulate), a, b, c.result)
+            c.check()
+            np.testing.assert_array_equal(c.result.reshape(kernel.rows, width), a @ b + 5 * accumulate)
+
+
 def test_every_level_has_every_family() -> None:
     for isa in ISAS:
         for element in ("float", "double"):
             families = {kernel.family for kernel in KERNELS if kernel.isa == isa and kernel.element == element}
-            assert families == {"tile", "stencil", "dot", "product", "outer", "block", "lane", "plane", "plane2"}, (isa, element)
+            assert families == {"tile", "stencil", "dot", "product", "outer", "block", "lane", "plane", "plane2", "point"}, (isa, element)
 
 
 def test_an_unknown_row_is_refused() -> None:

@@ -1,0 +1,22 @@
+// Point kernels for avx2.
+#include "kernels/point.h"
+
+#include <immintrin.h>
+
+namespace fastconv::point_avx2 {
+namespace {
+// clang-format off: the order matters
+#define FASTCONV_IF_avx2 FASTCONV_HERE
+#include "kernels/only_here.inl.h"
+#include "kernels/vector.inl.h"
+#include "kernels/indices.inl.h"
+#include "kernels/transpose.inl.h"
+#include "kernels/point.inl.h"
+#include "kernels/point_table.inl.h"
+// clang-format on
+}  // namespace
+
+const PointKernels<float>& floats() { return kFloat; }
+const PointKernels<double>& doubles() { return kDouble; }
+
+}  // namespace fastconv::point_avx2
