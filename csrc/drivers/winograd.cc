@@ -39,8 +39,8 @@ template <class T>
 class Winograd {
 public:
     Winograd(const WinogradPlan& plan, const WinogradKernels<T>& kernels, const Buffers& buffers)
-        : w_(plan), p_(plan.p), kernels_(kernels), lhs_(static_cast<const T*>(buffers.lhs.data)),
-          rhs_(static_cast<const T*>(buffers.rhs.data)), bias_(p_.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr),
+        : w_(plan), p_(plan.p), kernels_(kernels), weights_(plan, kernels, static_cast<const T*>(buffers.rhs.data)),
+          lhs_(static_cast<const T*>(buffers.lhs.data)), bias_(p_.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr),
           out_(static_cast<T*>(buffers.out.data)) {
         for (int i = 0; i < kernels.count; ++i) {
             products_[kernels.products[i].rows][kernels.products[i].vectors] = kernels.products[i].run;
@@ -49,10 +49,14 @@ public:
     }
 
     const char* run(Executor& executor) {
-        weights_ = static_cast<T*>(scratch(ScratchSlot::shared, static_cast<size_t>(p_.groups * w_.weights()) * sizeof(T)));
-        if (weights_ == nullptr) return "out of memory";
-        if (const char* why = transform_weights(w_, kernels_, rhs_, weights_, executor)) return why;
-        const int64_t local = w_.stage() + w_.inputs() + w_.products() + w_.outputs();
+        int64_t local = w_.stage() + w_.inputs() + w_.products() + w_.outputs();
+        if (w_.share_weights()) {
+            shared_ = static_cast<T*>(scratch(ScratchSlot::shared, static_cast<size_t>(p_.groups * w_.weights()) * sizeof(T)));
+            if (shared_ == nullptr) return "out of memory";
+            if (const char* why = weights_.all(shared_, executor)) return why;
+        } else {
+            local += w_.pair_weights() + weights_.scratch_size();
+        }
         std::atomic<bool> exhausted{false};
         for_chunks(executor, w_.tasks(), [&](int64_t task) {
             if (suspicious()) return;  // it will be done again
@@ -91,7 +95,12 @@ private:
         transform_inputs(t, stage, inputs);
         for (int64_t pair = t.pair; pair < t.pair + t.pairs; ++pair) {
             const int64_t vector = 2 * pair, vectors = std::min<int64_t>(2, w_.vectors - vector), width = vectors * w_.lanes;
-            multiply(t, inputs, weights_ + winograd_weights_at(w_, t.group, vector), vectors, products);
+            const T* weights = shared_ + weights_.at(t.group, vector);
+            if (!w_.share_weights()) {
+                weights_.pair(t.group, vector, outputs + w_.outputs(), outputs + w_.outputs() + w_.pair_weights());
+                weights = outputs + w_.outputs();
+            }
+            multiply(t, inputs, weights, vectors, products);
             for (int64_t v = 0; v < vectors; ++v)
                 write(t, vector + v, products + v * w_.lanes, w_.product_plane(t.tiles(), width), width, outputs);
         }
@@ -207,11 +216,11 @@ private:
     const WinogradPlan& w_;
     const Problem& p_;
     const WinogradKernels<T>& kernels_;
+    const WinogradWeights<T> weights_;
     const T* lhs_;
-    const T* rhs_;
     const T* bias_;
     T* out_;
-    T* weights_ = nullptr;
+    T* shared_ = nullptr;  // transformed weights that all tasks share
     ProductFunction<T> products_[kMostProductRows + 1][3] = {};
     int64_t most_rows_ = 0;
     mutable std::atomic<bool> suspicious_{false};

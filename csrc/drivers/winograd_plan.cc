@@ -8,15 +8,17 @@
 namespace fastconv {
 namespace {
 
-constexpr int64_t kInputBytes = 768 << 10;  // transformed input of one task: stays in the second cache
-constexpr int64_t kFewTiles = 14;           // ... unless so few tiles exceed it: the weights stream past each task
+constexpr int64_t kInputBytes = 1 << 20;  // transformed input of one task: stays in the second cache
+constexpr int64_t kFewTiles = 14;         // ... unless so few tiles exceed it: the weights stream past each task
 constexpr int64_t kMostTiles = 56;
 constexpr double kMostWeights = 1 << 30;   // elements of transformed weights
 constexpr double kMostInputs = 1 << 25;    // elements of one task's transformed input
 constexpr double kMostFeatures = 1 << 18;  // the direct algorithm must be able to take over
 
-// Cycles: of copying a vector in, of transforming one tile of one vector of channels in and out, of a vector of weights' first use.
-constexpr double kCopy = 4, kTransform = 24, kOutput = 40, kWeights = 1;
+// Cycles: of copying a vector in, of transforming one tile of one vector of channels in and out; of reading a vector of transformed
+// weights, from the second cache and, where they take more bytes than that, from beyond it; of transforming it.
+constexpr double kCopy = 4, kTransform = 24, kOutput = 40, kNear = 1, kFar = 5, kMade = 8;
+constexpr int64_t kNearBytes = 1 << 20;
 
 bool transformable(const Axis& a) { return a.kernel == 3 && a.stride == 1 && a.rhs_dilation == 1 && a.lhs_dilation == 1; }
 
@@ -40,19 +42,23 @@ bool choose_axes(Problem* p) {
     return true;
 }
 
-double task_cycles(const WinogradPlan& w) {
+double task_cycles(const WinogradPlan& w, int64_t item_bytes) {
     const double tiles = static_cast<double>(w.task_tiles()), depth = static_cast<double>(w.taps * w.blocks);
     const double vectors = static_cast<double>(std::min(2 * w.pairs, w.vectors));
     const double copies = static_cast<double>((2 * w.rows + 2) * w.columns());
     const double products = 16.0 * static_cast<double>(w.p.channels * w.taps) * vectors;
-    return depth * (kCopy * copies + kTransform * tiles) + products * (tiles / 2 + kWeights) + kOutput * tiles * vectors;
+    const bool near = !w.share_weights() || w.weights() * item_bytes <= kNearBytes;
+    const double weights = (near ? kNear : kFar) + (w.share_weights() ? 0 : kMade);
+    return depth * (kCopy * copies + kTransform * tiles) + products * (tiles / 2 + weights) + kOutput * tiles * vectors;
 }
 
 // Time of all tasks on few and on many threads, weighed alike.
-double makespan(const WinogradPlan& w) {
+double makespan(const WinogradPlan& w, int64_t item_bytes) {
     double total = 0;
     for (const int64_t threads : {2, 8}) total += static_cast<double>(threads * ceil_div(w.tasks(), threads));
-    return total * task_cycles(w);
+    if (!w.share_weights()) return total * task_cycles(w, item_bytes);
+    const double made = (kMade + kFar) * static_cast<double>(w.p.groups * w.weights() / w.lanes);  // before the tasks, by all threads
+    return total * task_cycles(w, item_bytes) + 2 * made;
 }
 
 }  // namespace
@@ -99,7 +105,7 @@ const char* plan_winograd(const Problem& problem, int lanes, int64_t item_bytes,
         for (w.splits = 1; w.splits <= std::min<int64_t>(w.all_pairs(), 16); ++w.splits) {
             w.pairs = ceil_div(w.all_pairs(), w.splits);
             if (ceil_div(w.all_pairs(), w.pairs) != w.splits) continue;
-            const double time = makespan(w);
+            const double time = makespan(w, item_bytes);
             if (best == 0 || time < best) {
                 best = time;
                 chosen = w;

@@ -24,6 +24,8 @@ struct WinogradPlan {
 
     int64_t tile_rows() const { return planes * tiles_y; }
     int64_t all_pairs() const { return (vectors + 1) / 2; }
+    // Weights that one task alone multiplies by are transformed by it when their turn comes, and stay in its second cache.
+    bool share_weights() const { return segments * row_tasks > 1; }
     int64_t tasks() const { return p.groups * splits * segments * row_tasks; }
     int64_t task_tiles() const { return rows * width; }
 
@@ -35,6 +37,7 @@ struct WinogradPlan {
 
     // Elements: transformed weights of one group, and a task's pieces.
     int64_t weights() const { return 16 * weight_plane(vectors * lanes); }
+    int64_t pair_weights() const { return 16 * weight_plane(2 * lanes); }
     int64_t stage() const { return slots() * columns() * lanes; }
     int64_t inputs() const { return 16 * input_plane(task_tiles()); }
     int64_t products() const { return 16 * product_plane(task_tiles(), 2 * lanes); }

@@ -157,10 +157,11 @@ WEIGHTS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("size", [(6, 11), (30, 31)], ids=["one task", "several tasks"])  # weights of one task are transformed in it
 @pytest.mark.parametrize("flipped", [False, True])
 @pytest.mark.parametrize("order", WEIGHTS.values(), ids=WEIGHTS)
-def test_any_order_of_weights(order: tuple[int, ...], flipped: bool) -> None:
-    problem, elements = image(19, 37, (6, 11))
+def test_any_order_of_weights(order: tuple[int, ...], flipped: bool, size: tuple[int, int]) -> None:
+    problem, elements = image(19, 37, size)
     laid = lay(problem.rhs_extents, order, [0] * 5, [False] * 3 + [flipped, flipped])
     hold(replace(problem, rhs=laid.operand), (elements[0], laid.elements, elements[2]), 0, exact=True)
 

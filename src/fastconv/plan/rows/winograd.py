@@ -9,8 +9,10 @@ from fastconv.plan.machine import Machine
 from fastconv.plan.row import refuse_unless_float, timed
 from fastconv.problem import Axis, ConvProblem
 
-#: Tiles of one task, and elements of its transformed input; the library itself refuses above twice the latter.
-TILES = 56
+#: Tiles of one task and bytes of its transformed input, as in csrc/drivers/winograd_plan.cc.
+TILES, FEW_TILES = 56, 14
+INPUT_BYTES = 1 << 20
+#: Elements of a few tiles' transformed input; the library itself refuses above twice this.
 MOST_INPUTS = 1 << 24
 #: Elements of transformed weights; the library itself refuses above twice this.
 MOST_WEIGHTS = 1 << 29
@@ -20,9 +22,11 @@ MOST_FEATURES = 1 << 17
 INPUT = 70.0  # copied in and transformed
 INPUT_GATHERED = 300.0  # the same where neither channels nor pixels lie side by side
 OUTPUT = 85.0  # transformed back and written
-WEIGHTS = 10.0  # a kernel of one feature and channel transformed
+WEIGHTS = 12.0  # a kernel of one feature and channel transformed
 WEIGHTS_GATHERED = 30.0
-SPILLED = ((1 << 20, 20.0), (8 << 20, 15.0))  # and that much more where the transformed weights take more bytes
+FAR_BYTES = 1 << 20  # of transformed weights that several tasks share: more are written and read beyond the second cache,
+FAR_WEIGHTS = 13.0  # which costs so much more for each kernel
+FAR_VECTOR = 1.5  # and for each vector of them and task
 PRODUCT = 0.5  # of a vector
 
 
@@ -62,28 +66,37 @@ def _vectors(count: int, problem: ConvProblem, machine: Machine) -> int:
     return ceil(count / costs.lanes_of(problem, machine))
 
 
+def most_tiles(problem: ConvProblem, machine: Machine) -> int:
+    """Tiles of one task, at most."""
+    tile = 16 * _outer_taps(problem) * _vectors(problem.channels, problem, machine) * machine.vector_bytes
+    return min(max(INPUT_BYTES // tile, FEW_TILES), TILES)
+
+
 def cycles(problem: ConvProblem, machine: Machine) -> float:
     lanes = costs.lanes_of(problem, machine)
     chosen = _transformed(problem)
     tiles = problem.batch * prod(ceil(a.out / 2) if i in chosen else a.out for i, a in enumerate(problem.axes))
+    tasks = ceil(tiles / most_tiles(problem, machine))
     taps = _outer_taps(problem)
     depth, features = taps * _vectors(problem.channels, problem, machine), _vectors(problem.features, problem, machine)
     steps_in = (problem.lhs.outer[2], problem.lhs.spatial[chosen[-1]])
     copied = INPUT if 1 in steps_in else INPUT_GATHERED
-    products = 16 * PRODUCT * tiles * problem.channels * taps * features
+    products = 16 * problem.channels * taps * features
+    total = products * PRODUCT * tiles + tiles * (copied * depth + OUTPUT * features)
     steps_w = (*problem.rhs.outer[1:], *(abs(step) for step in problem.rhs.spatial))
     kernels = problem.features * problem.channels * taps
-    each = (WEIGHTS if 1 in steps_w else WEIGHTS_GATHERED) * 16 / lanes
-    each += sum(more for size, more in SPILLED if 16 * kernels * costs.ITEM_BYTES[problem.dtype] > size)
-    return problem.groups * (products + tiles * (copied * depth + OUTPUT * features) + kernels * each)
+    total += kernels * (WEIGHTS if 1 in steps_w else WEIGHTS_GATHERED) * 16 / lanes
+    if tasks > 1 and products * machine.vector_bytes > FAR_BYTES:
+        total += kernels * FAR_WEIGHTS * 16 / lanes + products * FAR_VECTOR * tasks
+    return problem.groups * total
 
 
 def workspace(problem: ConvProblem, machine: Machine) -> int:
-    item, width = costs.ITEM_BYTES[problem.dtype], machine.vector_bytes
+    width = machine.vector_bytes
     depth, features = _outer_taps(problem) * problem.channels, _vectors(problem.features, problem, machine)
-    weights = 16 * problem.groups * depth * features * width
-    inputs = 16 * TILES * _outer_taps(problem) * _vectors(problem.channels, problem, machine) * width
-    return weights + machine.cores * (max(min(inputs, 768 << 10), inputs // 4) + TILES * 64 * width + 8 * item)
+    weights = 16 * problem.groups * (depth + 1) * features * width
+    inputs = 16 * most_tiles(problem, machine) * _outer_taps(problem) * _vectors(problem.channels, problem, machine) * width
+    return weights + machine.cores * (inputs + 16 * (depth + 1) * 2 * width + (TILES + 4) * 64 * width + 64 * width * width)
 
 
 WINOGRAD = timed("winograd", 6, 3.0e-6, refuse, cycles, workspace, bound="window")
