@@ -48,11 +48,13 @@ def through_reals(row: Algorithm) -> Algorithm:
     return replace(row, refuse=refuse, seconds=seconds, workspace=workspace)
 
 
-@lru_cache(maxsize=64)
 def real_problem(problem: ConvProblem) -> ConvProblem | str:
     """The problem that a driver of real numbers runs (itself where it is one), or why there is none."""
-    if problem.dtype == problem.out_dtype and problem.dtype in _REALS:
-        return problem
+    return problem if problem.dtype == problem.out_dtype and problem.dtype in _REALS else _converted(problem)
+
+
+@lru_cache(maxsize=64)
+def _converted(problem: ConvProblem) -> ConvProblem | str:
     if 0 in (*problem.out_extents, *problem.rhs_extents, *problem.lhs_extents):
         return "an extent is 0: there is nothing to sum"
     integers = "int" in problem.dtype, "int" in problem.out_dtype
@@ -122,12 +124,12 @@ def _packed(operand: Operand, extents: tuple[int, ...], *times: int) -> Operand 
 def _copying(problem: ConvProblem, real: ConvProblem) -> float:
     """Cycles of the copies in and out."""
     total = 0.0
-    for source, copy, extents, lengths in (
-        (problem.lhs, real.lhs, problem.lhs_extents, real.lhs_extents),
-        (problem.rhs, real.rhs, problem.rhs_extents, real.rhs_extents),
-        (problem.out, real.out, problem.out_extents, real.out_extents),
+    for source, copied, extents, lengths in (
+        (problem.lhs, real.dtype != problem.dtype, problem.lhs_extents, real.lhs_extents),
+        (problem.rhs, real.dtype != problem.dtype, problem.rhs_extents, real.rhs_extents),
+        (problem.out, real.dtype != problem.out_dtype, problem.out_extents, real.out_extents),
     ):
-        if copy is not source:
+        if copied:
             run = _run(source, extents)
             total += prod(lengths) * ((COPY if run[1] == 1 else COPY_ALONE) + COPY_RUN / run[0])
     return total
