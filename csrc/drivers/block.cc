@@ -32,6 +32,35 @@ bool has_no_sums(const Problem& p) {
     return none;
 }
 
+// Outputs that no product reaches: bias and activation of zero.
+template <class T>
+void store_no_sums(const Problem& p, const BlockCall<T>& call, Executor& executor) {
+    int64_t rows = 1;
+    const int lane = p.dims - 1;
+    for (int i = 0; i < lane; ++i) rows *= p.axes[i].out;
+    const int64_t count = p.dims > 0 ? p.axes[lane].out : 1, step = p.dims > 0 ? p.out.spatial[lane] : 0;
+    std::vector<T> values(static_cast<size_t>(p.groups * p.features), T(0));
+    for (size_t f = 0; f < values.size(); ++f)
+        finish_row<T>(&values[f], 1, 1, call.bias == nullptr ? nullptr : call.bias + static_cast<int64_t>(f) * p.bias_stride, 0,
+                      p.activation);
+    for_chunks(executor, p.groups * p.batch * rows, [&](int64_t index) {
+        const int64_t image = index / rows, group = image / p.batch;
+        T* to = call.out + p.out.offset + group * p.out.outer[0] + image % p.batch * p.out.outer[1];
+        int64_t rest = index % rows;
+        for (int i = lane - 1; i >= 0; --i) {
+            to += rest % p.axes[i].out * p.out.spatial[i];
+            rest /= p.axes[i].out;
+        }
+        const T* value = values.data() + group * p.features;
+        if (p.out.outer[2] == 1) {
+            for (int64_t j = 0; j < count; ++j) std::copy(value, value + p.features, to + j * step);
+        } else {
+            for (int64_t f = 0; f < p.features; ++f)
+                for (int64_t j = 0; j < count; ++j) to[f * p.out.outer[2] + j * step] = value[f];
+        }
+    });
+}
+
 // The phases of a problem in one form.
 template <class T>
 struct Forms {
@@ -60,8 +89,8 @@ const char* run_block_as(const Problem& problem, const Buffers& buffers, Executo
     const int64_t moved = move ? ceil_div(channels_last_size(call.p), set.lanes) * set.lanes : 0;
     Forms<T> by_features, by_pixels;
     for (const Problem& part : split_phases(call.p)) {
-        if (has_no_sums(part)) {  // nothing but bias and activation
-            if (const char* why = run_general(part, buffers, executor)) return why;
+        if (has_no_sums(part)) {
+            store_no_sums<T>(part, call, executor);
             continue;
         }
         call.p = part;

@@ -32,7 +32,7 @@ struct BlockTaps {
 inline double block_tile_cycles(int rows, int vectors) { return 0.4 + std::max({4.0, 0.5 * rows * vectors, 0.5 * (rows + vectors)}); }
 
 // Cycles an element costs that is copied in vectors, through a transposition in registers, or alone (docs/performance.md).
-constexpr double kCopied = 0.15, kTransposed = 0.5, kAlone = 2.0;
+constexpr double kCopied = 0.2, kTransposed = 0.9, kAlone = 2.0;
 
 // The kernels of one ISA by shape.
 template <class T>
@@ -75,17 +75,25 @@ std::unique_ptr<BlockForm<T>> block_by_features(const BlockCall<T>& call, const 
 template <class T>
 std::unique_ptr<BlockForm<T>> block_by_pixels(BlockCall<T> call, const BlockSet<T>& set);
 
-// Weights as panels of vectors: [panel][tap][channel][vectors * lanes], missing features zero. Panels differ by one vector at most.
+// Weights as panels of vectors, missing features zero. A panel is laid out in chunks of channels: one row of lanes for every tap and
+// channel, in whichever order they lie in rhs. Panels differ by one vector at most.
 struct BlockPanels {
     BlockPanels(const Problem& problem, int lanes, int max_vectors);
     int lanes, max_vectors;  // of the widest panel
     int64_t features, vectors, count, taps, channels;
+    bool taps_outside;  // of a chunk's channels
+    int64_t run;        // rhs runs on over channels and taps, taps inside: 1, backwards -1, or not at all: 0
     int64_t first_vector(int64_t panel) const { return vectors * panel / count; }
     int panel_vectors(int64_t panel) const { return static_cast<int>(first_vector(panel + 1) - first_vector(panel)); }
     int64_t size() const { return vectors * lanes * taps * channels; }  // of a group
+    // Where a chunk of `size` channels has a tap's row of its first channel, and how many rows on the next channel is.
+    int64_t row(int64_t tap, int64_t size) const { return taps_outside ? tap * size : run < 0 ? taps * size - 1 - tap : tap; }
+    int64_t channel_step() const { return taps_outside ? 1 : run < 0 ? -taps : taps; }
 };
+// One chunk: channels [first, first + size) of a panel.
 template <class T>
-void pack_block_panels(const BlockCall<T>& call, const BlockTaps& taps, const BlockPanels& panels, T* to, Executor& executor);
+void pack_block_chunk(const BlockCall<T>& call, const BlockTaps& taps, const BlockPanels& panels, int64_t group, int64_t panel,
+                      int64_t first, int64_t size, T* to);
 
 // lhs with its channels innermost, [group][image][positions][channel]: the problem that reads it, its size, and the copying.
 Problem with_channels_last(const Problem& problem);

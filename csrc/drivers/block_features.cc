@@ -16,17 +16,15 @@ constexpr int64_t kPanelBytes = 96 << 10;         // of weights between two visi
 constexpr int64_t kTasks = 16;                    // enough to keep many cores even
 constexpr int64_t kTaskProducts = 1 << 17;        // a task smaller than this costs more to hand out than to run
 constexpr int64_t kWeightsOfOneTask = 512 << 10;  // bytes; more are better split between tasks than read by each
-constexpr int64_t kPixelsWorthPacking = 256;      // below this, weights that can be read in place are
 
 template <class T>
 class ByFeatures final : public BlockForm<T> {
 public:
     ByFeatures(const BlockCall<T>& call, const BlockSet<T>& set)
-        : call_(call), p(call_.p), set_(set), finite_(tile_kernels<T>(current_isa())), taps_(p), panels_(p, set.lanes, set.max_vectors),
+        : call_(call), p(call_.p), set_(set), kernels_(tile_kernels<T>(current_isa())), taps_(p), panels_(p, set.lanes, set.max_vectors),
           rows_(set.max_rows[panels_.max_vectors]) {
         pixels_ = p.batch;
         for (int i = 0; i < p.dims; ++i) pixels_ *= p.axes[i].out;
-        in_place_ = p.rhs.outer[1] == 1 && p.features % set.lanes == 0 && pixels_ <= kPixelsWorthPacking;
         direct_ = p.out.outer[2] == 1;
         const double products = static_cast<double>(pixels_) * static_cast<double>(p.features * p.channels * taps_.count);
         const int64_t wanted = std::max<int64_t>(1, static_cast<int64_t>(std::min<double>(kTasks, products / kTaskProducts)));
@@ -34,11 +32,15 @@ public:
         pixel_blocks_ = ceil_div(pixels_, most);
         const bool heavy = p.features * p.channels * taps_.count * static_cast<int64_t>(sizeof(T)) > kWeightsOfOneTask;
         if (heavy && pixel_blocks_ < wanted) panel_blocks_ = std::min(panels_.count, ceil_div(wanted, pixel_blocks_));
-        if (pixel_blocks_ * panel_blocks_ < wanted) pixel_blocks_ = std::min(ceil_div(pixels_, rows_), ceil_div(wanted, panel_blocks_));
+        if (pixel_blocks_ * panel_blocks_ < (heavy ? wanted / 2 : wanted))
+            pixel_blocks_ = std::min(ceil_div(pixels_, rows_), ceil_div(wanted, panel_blocks_));
         pixel_block_ = ceil_div(ceil_div(pixels_, pixel_blocks_), rows_) * rows_;
         pixel_blocks_ = ceil_div(pixels_, pixel_block_);
         const int64_t step_bytes = taps_.count * panels_.max_vectors * set.lanes * static_cast<int64_t>(sizeof(T));
-        channel_block_ = ceil_div(p.channels, ceil_div(p.channels, std::max<int64_t>(8, kPanelBytes / step_bytes)));
+        const int64_t most_channels = std::max<int64_t>(8, kPanelBytes / step_bytes);
+        channel_block_ = ceil_div(p.channels, ceil_div(p.channels, most_channels));
+        if (most_channels >= set.lanes && channel_block_ < p.channels)  // whole squares of transpositions
+            channel_block_ = std::min(most_channels / set.lanes, ceil_div(channel_block_, set.lanes)) * set.lanes;
     }
 
     double cycles() const override {
@@ -47,24 +49,28 @@ public:
         double step = 0;
         for (int64_t panel = 0; panel < panels_.count; ++panel) step += block_tile_cycles(rows_, panels_.panel_vectors(panel));
         double cycles = step * taps * static_cast<double>(p.channels) * pixels / rows_ + pixels * (20 + 3 * taps);
-        if (!in_place_) cycles += weights * (p.rhs.outer[1] == 1 ? kCopied : kTransposed);
+        cycles += weights * (p.rhs.outer[1] == 1 ? kCopied : kTransposed);
         const bool adjoin = p.dims > 0 && p.out.spatial[p.dims - 1] == 1;
         cycles += outputs * (direct_ ? 0 : adjoin ? kTransposed : kAlone);
         return cycles * static_cast<double>(p.groups);
     }
 
-    // Elements of shared scratch: weights, then zeros.
-    int64_t shared_size() const override { return (in_place_ ? 0 : p.groups * panels_.size()) + p.channels; }
+    // Elements of shared scratch: weights, unless each is one task's alone, then zeros.
+    int64_t shared_size() const override { return (pixel_blocks_ > 1 ? p.groups * panels_.size() : 0) + p.channels; }
 
     const char* run(const T* lhs, T* shared, Executor& executor) override {
         lhs_ = lhs;
         zeros_ = shared + shared_size() - p.channels;
         std::memset(shared + shared_size() - p.channels, 0, static_cast<size_t>(p.channels) * sizeof(T));
-        if (!in_place_) {
+        weights_ = shared;
+        if (pixel_blocks_ > 1) {
             InlineExecutor alone;  // waking others costs more than packing little
-            pack_block_panels<T>(call_, taps_, panels_, shared, panels_.size() < (1 << 15) ? alone : executor);
+            const int64_t chunks = ceil_div(p.channels, channel_block_);
+            for_chunks(panels_.size() < (1 << 15) ? alone : executor, p.groups * panels_.count * chunks, [&](int64_t index) {
+                const int64_t panel = index / chunks % panels_.count, group = index / chunks / panels_.count;
+                pack_chunk(group, panel, index % chunks * channel_block_, shared + chunk_at(group, panel, index % chunks * channel_block_));
+            });
         }
-        weights_ = in_place_ ? call_.rhs + p.rhs.offset : shared;
         std::atomic<bool> exhausted{false};
         for_chunks(executor, p.groups * pixel_blocks_ * panel_blocks_, [&](int64_t task) {
             void* local = scratch(ScratchSlot::local, local_bytes());
@@ -91,19 +97,32 @@ private:
         int32_t* met;      // of each tap, in one tile: pixels that it meets
         const T** b;       // of one tile
         int64_t* out;      // of each pixel
+        T* chunk;          // of weights, where only one task needs it
         T* sums;           // [pixel][features of the task], where outputs are not written at once
         int64_t sums_pitch;
     };
 
+    // Where a chunk of weights lies: panels by group, chunks by channels.
+    int64_t chunk_at(int64_t group, int64_t panel, int64_t first) const {
+        const int64_t width = int64_t{panels_.panel_vectors(panel)} * set_.lanes;
+        return group * panels_.size() + panels_.taps * (panels_.first_vector(panel) * set_.lanes * p.channels + first * width);
+    }
+    void pack_chunk(int64_t group, int64_t panel, int64_t first, T* to) const {
+        pack_block_chunk<T>(call_, taps_, panels_, group, panel, first, std::min(channel_block_, p.channels - first), to);
+    }
+
     int64_t most_tiles() const { return ceil_div(pixel_block_, rows_); }
     int64_t sums_pitch() const { return ceil_div(panels_.count, panel_blocks_) * panels_.max_vectors * set_.lanes; }
+
+    int64_t sums_size() const { return direct_ ? 0 : pixel_block_ * sums_pitch(); }
+    int64_t chunk_size() const { return pixel_blocks_ > 1 ? 0 : taps_.count * channel_block_ * panels_.max_vectors * set_.lanes; }
 
     size_t local_bytes() const {
         const int64_t entries = most_tiles() * rows_ * taps_.count;
         size_t bytes = static_cast<size_t>(entries) * sizeof(T*) + static_cast<size_t>(taps_.count) * sizeof(T*);
         bytes += static_cast<size_t>(pixel_block_) * sizeof(int64_t) + static_cast<size_t>(most_tiles()) * sizeof(Tile);
         bytes += static_cast<size_t>((most_tiles() + 1) * taps_.count) * sizeof(int32_t);
-        if (!direct_) bytes += static_cast<size_t>(pixel_block_ * sums_pitch()) * sizeof(T);
+        bytes += static_cast<size_t>(chunk_size() + sums_size()) * sizeof(T);
         return bytes + 64;
     }
 
@@ -117,8 +136,9 @@ private:
         t.group = index / pixel_blocks_;
         t.tiles = ceil_div(t.pixels, rows_);
         t.sums_pitch = sums_pitch();
-        t.sums = static_cast<T*>(local);
-        char* at = static_cast<char*>(local) + (direct_ ? 0 : static_cast<size_t>(pixel_block_ * t.sums_pitch) * sizeof(T));
+        t.chunk = static_cast<T*>(local);
+        t.sums = t.chunk + chunk_size();
+        char* at = reinterpret_cast<char*>(t.sums + sums_size());
         at += (64 - reinterpret_cast<uintptr_t>(at) % 64) % 64;
         t.a = reinterpret_cast<const T**>(at);
         t.b = t.a + most_tiles() * rows_ * taps_.count;
@@ -169,7 +189,7 @@ private:
         x->out += p.out.outer[1];
     }
 
-    // Pointers of one pixel to its taps, `step` apart, and to zeros on padding. met counts the taps' pixels with data, where some have
+    // Pointers of one pixel to its taps, `step` apart, and to zeros on padding; met counts the taps' pixels with data, where some have
     // none. Returns whether all taps meet data.
     bool find_taps(const Pixel& x, const T** to, int64_t step, int32_t* met) const {
         bool inside = true;
@@ -183,12 +203,19 @@ private:
             for (int64_t tap = 0; tap < taps_.count; ++tap) to[tap * step] = base + (x.lhs + moved[tap]);
             return true;
         }
+        // The outer axes' steps once for all of the innermost axis.
+        const int lane = p.dims - 1;
+        const Axis& a = p.axes[lane];
         const int64_t* reach = taps_.reach.data();
-        for (int64_t tap = 0; tap < taps_.count; ++tap, reach += p.dims) {
+        for (int64_t tap = 0; tap < taps_.count; reach += a.kernel * p.dims) {
             bool meets = true;
-            for (int i = 0; i < p.dims; ++i) meets &= static_cast<uint64_t>(x.input[i] + reach[i]) < static_cast<uint64_t>(p.axes[i].size);
-            met[tap] += meets;
-            to[tap * step] = meets ? base + (x.lhs + moved[tap]) : zeros_;
+            for (int i = 0; i < lane; ++i) meets &= static_cast<uint64_t>(x.input[i] + reach[i]) < static_cast<uint64_t>(p.axes[i].size);
+            int64_t input = x.input[lane];
+            for (int64_t k = 0; k < a.kernel; ++k, ++tap, input += a.rhs_dilation) {
+                const bool data = meets & (static_cast<uint64_t>(input) < static_cast<uint64_t>(a.size));
+                met[tap] += data;
+                to[tap * step] = data ? base + (x.lhs + moved[tap]) : zeros_;
+            }
         }
         return false;
     }
@@ -239,14 +266,17 @@ private:
         const int64_t lane = panels_.first_vector(panel) * set_.lanes;
         const int vectors = panels_.panel_vectors(panel);
         const int64_t width = int64_t{vectors} * set_.lanes, lanes = std::min(width, p.features - lane);
-        const T* weights = weights_ + t.group * p.rhs.outer[0] + lane + first * p.rhs.outer[2];
-        if (!in_place_) weights = weights_ + t.group * panels_.size() + lane * taps_.count * p.channels + first * width;
+        const T* weights = weights_ + chunk_at(t.group, panel, first);
+        if (pixel_blocks_ == 1) {
+            pack_chunk(t.group, panel, first, t.chunk);
+            weights = t.chunk;
+        }
         BlockArguments<T> arguments{};
         T* c[kBlockMaxRows];
         arguments.steps = channels;
         arguments.b = t.b;
         arguments.a_step = 1;
-        arguments.b_step = in_place_ ? p.rhs.outer[2] : width;
+        arguments.b_step = panels_.channel_step() * width;
         arguments.a_shift = first;
         arguments.c = c;
         arguments.tail = direct_ ? lanes - (width - set_.lanes) : set_.lanes;
@@ -255,8 +285,7 @@ private:
         for (int64_t i = 0; i < t.tiles; ++i) {
             const Tile& tile = t.tile[i];
             const int32_t* segment = t.segment + tile.table;
-            for (int64_t s = 0; s < tile.segments; ++s)
-                t.b[s] = weights + (in_place_ ? taps_.rhs[static_cast<size_t>(segment[s])] : segment[s] * p.channels * width);
+            for (int64_t s = 0; s < tile.segments; ++s) t.b[s] = weights + panels_.row(segment[s], channels) * width;
             for (int m = 0; m < tile.rows; ++m)
                 c[m] = direct_ ? call_.out + t.out[tile.pixel + m] + lane
                                : t.sums + (tile.pixel + m) * t.sums_pitch + lane - panels_.first_vector(t.panel) * set_.lanes;
@@ -265,7 +294,7 @@ private:
             set_.at[tile.rows][vectors](arguments);
             if (!last) continue;
             if (tile.padded)
-                for (int m = 0; m < tile.rows; ++m) call_.look_at(finite_, c[m], lanes);
+                for (int m = 0; m < tile.rows; ++m) call_.look_at(kernels_, c[m], lanes);
             if (call_.has_epilogue())
                 for (int m = 0; m < tile.rows; ++m) finish(t, lane, lanes, c[m]);
         }
@@ -281,32 +310,39 @@ private:
         const int64_t lane = panels_.first_vector(t.panel) * set_.lanes;
         const int64_t lanes = std::min(p.features, panels_.first_vector(t.panel + t.panels) * set_.lanes) - lane;
         const int64_t step = p.out.outer[2];
-        constexpr int64_t most = 64;
+        constexpr int64_t most = 192, at_once = 16;  // pixels, features
         const T* lines[most];
         int64_t begin[most] = {}, end[most];
-        for (int64_t j = 0; j < most; ++j) end[j] = lanes;
         for (int64_t pixel = 0; pixel < t.pixels;) {
             T* to = call_.out + t.out[pixel] + lane * step;
+            const T* from = t.sums + pixel * t.sums_pitch;
             int64_t run = 1;
             while (run < most && pixel + run < t.pixels && t.out[pixel + run] == t.out[pixel] + run) ++run;
-            for (int64_t j = 0; j < run; ++j) lines[j] = t.sums + (pixel + j) * t.sums_pitch;
-            if (run >= 4)
-                finite_.pack.walked(to, step, lanes, lines, begin, end, run, 1);
-            else
-                for (int64_t j = 0; j < run; ++j)
-                    for (int64_t q = 0; q < lanes; ++q) to[q * step + j] = lines[j][q];
             pixel += run;
+            if (run < 4) {
+                for (int64_t q = 0; q < lanes; ++q)
+                    for (int64_t j = 0; j < run; ++j) to[q * step + j] = from[j * t.sums_pitch + q];
+                continue;
+            }
+            for (int64_t q = 0; q < lanes; q += at_once) {  // few features at a time: each is a stream of its own
+                const int64_t now = std::min(at_once, lanes - q);
+                for (int64_t j = 0; j < run; ++j) {
+                    lines[j] = from + j * t.sums_pitch + q;
+                    end[j] = now;
+                }
+                kernels_.pack.walked(to + q * step, step, now, lines, begin, end, run, 1);
+            }
         }
     }
 
     const BlockCall<T> call_;
     const Problem& p;
     const BlockSet<T>& set_;
-    const TileKernels<T>& finite_;
+    const TileKernels<T>& kernels_;
     const BlockTaps taps_;
     const BlockPanels panels_;
     const int rows_;
-    bool in_place_, direct_;
+    bool direct_;
     int64_t pixels_, pixel_block_, pixel_blocks_, panel_blocks_ = 1, channel_block_;
     const T* lhs_ = nullptr;
     const T* zeros_ = nullptr;

@@ -8,6 +8,8 @@ namespace fastconv {
 namespace {
 
 constexpr int64_t kCopyBytes = 512 << 10;
+constexpr double kCopyCycles = 0.25;   // an element
+constexpr double kWeightCycles = 0.2;  // to read a weight for another stretch of pixels
 
 // Positions on axis i that fall on padding before and after the data, the fewest of all phases.
 struct Padding {
@@ -53,14 +55,45 @@ BlockLines::BlockLines(const Problem& p, int64_t element_bytes, int lanes, int64
         if (block[i] < p.axes[i].out) break;
     }
     // Smaller ones from the outermost axis in, until there are enough tasks.
-    for (int i = 0; i < p.dims; ++i) {
-        for (int j = 0; j < p.dims; ++j) counts[j] = ceil_div(p.axes[j].out, block[j]);
+    count_blocks();
+    for (int i = 0; i + 1 < p.dims; ++i) {
         const int64_t missing = ceil_div(wanted_tasks, p.batch * p.groups * blocks());
         if (missing <= 1) break;
-        const int64_t least = i + 1 == p.dims ? 4 * lanes : 1;
-        block[i] = std::max(std::min(block[i], least), even_block(p.axes[i].out, block[i] / missing));
+        block[i] = i + 2 == p.dims ? best_rows(lanes, missing) : even_block(p.axes[i].out, block[i] / missing);
+        count_blocks();
     }
-    for (int j = 0; j < p.dims; ++j) counts[j] = ceil_div(p.axes[j].out, block[j]);
+    const int64_t missing = ceil_div(wanted_tasks, p.batch * p.groups * blocks());
+    if (p.dims == 1 && missing > 1)
+        block[0] = std::max(std::min(block[0], 8 * int64_t{lanes}), even_block(p.axes[0].out, block[0] / missing));
+    count_blocks();
+}
+
+void BlockLines::count_blocks() {
+    for (int j = 0; j < p_.dims; ++j) counts[j] = ceil_div(p_.axes[j].out, block[j]);
+}
+
+// Rows of a block when there should be `missing` times as many: few enough, or fewer blocks whose features are split between tasks,
+// by cycles a channel. Vectors past a line's end, and rows that two blocks copy, are the price of small ones.
+int64_t BlockLines::best_rows(int lanes, int64_t missing) const {
+    const int row = p_.dims - 2, lane = p_.dims - 1;
+    const int64_t most = block[row], out = p_.axes[row].out;
+    double taps = 1, least = 0;
+    for (int i = 0; i < p_.dims; ++i) taps *= static_cast<double>(p_.axes[i].kernel);
+    int64_t best = most;
+    for (int64_t rows = std::max<int64_t>(1, most / (2 * missing)); rows <= most; ++rows) {
+        const int64_t pieces = ceil_div(out, rows), tasks = pieces * counts[lane], whole = ceil_div(out, most) * counts[lane];
+        const int64_t features = std::max<int64_t>(1, ceil_div(whole * missing, tasks));  // blocks of features
+        const int64_t length = block[lane] + reach[lane], line = (rows - 1) * (length - reach[lane] / 2) + block[lane];
+        const double copied = kCopyCycles * static_cast<double>(features * (rows + reach[row]) * length * images);
+        const int64_t vectors = ceil_div(line, lanes);
+        const double product = static_cast<double>(p_.features) * taps *
+                               (0.5 * static_cast<double>(vectors) + kWeightCycles * static_cast<double>(ceil_div(vectors, 4)));
+        const double cycles = static_cast<double>(pieces) * (copied + product);
+        if (least > 0 && cycles >= least) continue;
+        least = cycles;
+        best = rows;
+    }
+    return best;
 }
 
 int64_t BlockLines::blocks() const {
@@ -75,7 +108,7 @@ int64_t BlockLines::copy_size() const {
     return size;
 }
 
-BlockCopy::BlockCopy(const Problem& p, const BlockLines& lines, int64_t index) {
+BlockCopy::BlockCopy(const Problem& p, const BlockLines& lines, int lanes, int64_t index) {
     padded = false;
     int64_t closer = 0;  // what rows share
     for (int i = p.dims - 1; i >= 0; --i) {
@@ -99,7 +132,7 @@ BlockCopy::BlockCopy(const Problem& p, const BlockLines& lines, int64_t index) {
     }
     if (p.dims == 0) step = 1;
     image_pitch = step;
-    channel_pitch = step * lines.images;
+    channel_pitch = ceil_div(step * lines.images, lanes) * lanes;
 }
 
 int64_t BlockCopy::tap(const Problem& p, const BlockLines& lines, const int64_t* reach) const {
@@ -129,28 +162,40 @@ namespace {
 
 constexpr int64_t kLanesAtOnce = 64;
 
-// to[c][j] = from[c][(j - begin) * step] for begin <= j < end, else zero up to length.
+// Positions of a row: zero before `begin` and from `end` up to `length`.
+struct Stretch {
+    int64_t begin, end, length;
+};
+
+// Rows of one image, all channels: to[c][r][j] = from[c][r][(j - begin) * step] for begin <= j < end, else zero.
 template <class T>
-void fill_row(const Problem& p, const PackKernels<T>& pack, int64_t channel_pitch, const T* from, int64_t begin, int64_t end, int64_t step,
-              int64_t length, T* to) {
-    const int64_t count = end - begin, channel = p.lhs.outer[2];
-    if (count > 0 && channel == 1 && p.channels > 1 && step != 1) {
+void fill_rows(const Problem& p, const PackKernels<T>& pack, const BlockCopy& copy, const T* from, const Stretch& at, int64_t rows,
+               int64_t pitch, int64_t row_step, int64_t step, T* to) {
+    const int64_t count = at.end - at.begin, channel = p.lhs.outer[2];
+    if (rows == 0) return;
+    for (int64_t c = 0; c < p.channels && count < at.length; ++c)
+        for (int64_t r = 0; r < rows; ++r) {
+            T* row = to + c * copy.channel_pitch + r * pitch;
+            for (int64_t j = 0; j < at.begin; ++j) row[j] = T(0);
+            for (int64_t j = at.end; j < at.length; ++j) row[j] = T(0);
+        }
+    if (count == 0) return;
+    to += at.begin;
+    if (channel == 1 && p.channels > 1 && step != 1) {
         const T* starts[kLanesAtOnce];
         int64_t zero[kLanesAtOnce] = {}, all[kLanesAtOnce];
         for (int64_t j = 0; j < kLanesAtOnce; ++j) all[j] = p.channels;
-        for (int64_t first = 0; first < count; first += kLanesAtOnce) {
-            const int64_t now = std::min(kLanesAtOnce, count - first);
-            for (int64_t j = 0; j < now; ++j) starts[j] = from + (first + j) * step;
-            pack.walked(to + begin + first, channel_pitch, p.channels, starts, zero, all, now, 1);
-        }
-    } else if (count > 0) {
-        pack.spaced(to + begin, channel_pitch, p.channels, from, channel, step, count);
-    }
-    if (count == length) return;
-    for (int64_t c = 0; c < p.channels; ++c) {
-        T* row = to + c * channel_pitch;
-        for (int64_t j = 0; j < begin; ++j) row[j] = T(0);
-        for (int64_t j = end; j < length; ++j) row[j] = T(0);
+        for (int64_t r = 0; r < rows; ++r, to += pitch, from += row_step)
+            for (int64_t first = 0; first < count; first += kLanesAtOnce) {
+                const int64_t now = std::min(kLanesAtOnce, count - first);
+                for (int64_t j = 0; j < now; ++j) starts[j] = from + (first + j) * step;
+                pack.walked(to + first, copy.channel_pitch, p.channels, starts, zero, all, now, 1);
+            }
+    } else if (rows > 1) {  // a channel at a time: its rows are neighbours in memory
+        for (int64_t c = 0; c < p.channels; ++c)
+            pack.spaced(to + c * copy.channel_pitch, pitch, rows, from + c * channel, row_step, step, count);
+    } else {
+        pack.spaced(to, copy.channel_pitch, p.channels, from, channel, step, count);
     }
 }
 
@@ -163,12 +208,19 @@ void fill_block_copy(const Problem& p, const BlockLines& lines, const BlockCopy&
     int64_t rows = 1, phase_at[kMaxDims] = {};
     for (int i = 0; i < lane; ++i) rows *= copy.length[i];
     auto phase = [&](int i) { return lines.phases[i][static_cast<size_t>(phase_at[i])]; };
-    for (int64_t q = 0; q < lines.images; ++q) {
-        for (int64_t row = 0; row < rows; ++row) {
-            int64_t rest = row, from = 0;
+    if (p.dims == 0) fill_rows(p, pack, copy, image, {0, 1, 1}, 1, 0, 0, 0, to);
+    for (int64_t q = 0; p.dims > 0 && q < lines.images; ++q) {
+        const Axis& a = p.axes[lane];
+        const int64_t base = copy.input(a, lane, phase(lane), 0), length = copy.length[lane];
+        Stretch stretch{std::min(length, std::max<int64_t>(0, ceil_div(-base, a.stride))), 0, length};
+        stretch.end = std::max(stretch.begin, std::min(length, ceil_div(a.size - base, a.stride)));
+        const int64_t step = a.stride * p.lhs.spatial[lane];
+        const int64_t run = p.dims > 1 ? copy.length[lane - 1] : 1;  // rows that follow each other
+        for (int64_t first = 0; first < rows; first += run) {
+            int64_t rest = first / run, from = (base + stretch.begin * a.stride) * p.lhs.spatial[lane];
             T* place = to + q * copy.image_pitch;
             bool inside = true;
-            for (int i = lane - 1; i >= 0; --i) {
+            for (int i = lane - 2; i >= 0; --i) {
                 const int64_t at = rest % copy.length[i];
                 rest /= copy.length[i];
                 const int64_t input = copy.input(p.axes[i], i, phase(i), at);
@@ -176,17 +228,22 @@ void fill_block_copy(const Problem& p, const BlockLines& lines, const BlockCopy&
                 from += input * p.lhs.spatial[i];
                 place += at * copy.pitch[i];
             }
-            if (p.dims == 0) {
-                fill_row(p, pack, copy.channel_pitch, image, 0, 1, 0, 1, place);
-                continue;
+            int64_t begin = 0, end = 1, pitch = 0, row_step = 0;  // rows with data
+            if (p.dims > 1) {
+                const Axis& row = p.axes[lane - 1];
+                const int64_t input = copy.input(row, lane - 1, phase(lane - 1), 0);
+                begin = std::min(run, std::max<int64_t>(0, ceil_div(-input, row.stride)));
+                end = std::max(begin, std::min(run, ceil_div(row.size - input, row.stride)));
+                pitch = copy.pitch[lane - 1];
+                row_step = row.stride * p.lhs.spatial[lane - 1];
+                from += (input + begin * row.stride) * p.lhs.spatial[lane - 1];
             }
-            const Axis& a = p.axes[lane];
-            const int64_t base = copy.input(a, lane, phase(lane), 0), length = copy.length[lane];
-            const int64_t begin = inside ? std::min(length, std::max<int64_t>(0, ceil_div(-base, a.stride))) : length;
-            const int64_t end = std::max(begin, std::min(length, ceil_div(a.size - base, a.stride)));
-            from += (base + begin * a.stride) * p.lhs.spatial[lane];
-            fill_row(p, pack, copy.channel_pitch, image + (begin < end ? from : 0), begin, end, a.stride * p.lhs.spatial[lane], length,
-                     place);
+            if (!inside) begin = end = run;
+            const Stretch none{length, length, length};
+            fill_rows(p, pack, copy, image, none, begin, pitch, 0, 0, place);
+            fill_rows(p, pack, copy, image + (begin < end && stretch.begin < stretch.end ? from : 0), stretch, end - begin, pitch, row_step,
+                      step, place + begin * pitch);
+            fill_rows(p, pack, copy, image, none, run - end, pitch, 0, 0, place + end * pitch);
         }
         for (int i = lane; i >= 0 && ++phase_at[i] == static_cast<int64_t>(lines.phases[i].size()); --i) phase_at[i] = 0;
     }

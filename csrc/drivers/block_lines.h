@@ -27,12 +27,15 @@ public:
     int64_t images;                             // combinations of phases
 
 private:
+    void count_blocks();
+    int64_t best_rows(int lanes, int64_t missing) const;
+
     const Problem& p_;
 };
 
 // One block: the outputs, and the layout of its copy.
 struct BlockCopy {
-    BlockCopy(const Problem& problem, const BlockLines& lines, int64_t index);
+    BlockCopy(const Problem& problem, const BlockLines& lines, int lanes, int64_t index);
 
     int64_t first[kMaxDims], extent[kMaxDims];  // outputs
     int64_t length[kMaxDims];                   // positions of an image

@@ -9,7 +9,7 @@
 namespace fastconv {
 namespace {
 
-constexpr int64_t kChannelsAtOnce = 32;  // of a piece of packing work
+constexpr int64_t kMovedAtOnce = 256;  // positions of a channel
 
 // Whether rhs runs on through memory, or backwards, over all taps and channels, taps inside: 1, -1, or 0 for no.
 int64_t run_of_weights(const Problem& p) {
@@ -73,59 +73,48 @@ BlockPanels::BlockPanels(const Problem& p, int lanes_, int most_vectors) : lanes
     taps = 1;
     for (int i = 0; i < p.dims; ++i) taps *= p.axes[i].kernel;
     channels = p.channels;
+    const int64_t step = std::abs(p.rhs.outer[2]);
+    taps_outside = p.rhs.outer[1] == 1 || step == 1 || step == 2 || taps == 1;
+    run = taps_outside ? 0 : run_of_weights(p);
 }
 
 template <class T>
-void pack_block_panels(const BlockCall<T>& call, const BlockTaps& taps, const BlockPanels& panels, T* to, Executor& executor) {
+void pack_block_chunk(const BlockCall<T>& call, const BlockTaps& taps, const BlockPanels& panels, int64_t group, int64_t panel,
+                      int64_t first, int64_t size, T* to) {
     const Problem& p = call.p;
     const PackKernels<T>& pack = tile_kernels<T>(current_isa()).pack;
-    const int64_t step = p.rhs.outer[2], spacing = p.rhs.outer[1], run = run_of_weights(p);
-    const int64_t pieces = ceil_div(p.channels, kChannelsAtOnce);
-    for_chunks(executor, p.groups * panels.count * pieces, [&](int64_t chunk) {
-        const int64_t first = chunk % pieces * kChannelsAtOnce, channels = std::min(kChannelsAtOnce, p.channels - first);
-        const int64_t panel = chunk / pieces % panels.count, group = chunk / pieces / panels.count;
-        const int64_t feature = panels.first_vector(panel) * panels.lanes, width = int64_t{panels.panel_vectors(panel)} * panels.lanes;
-        const int64_t count = std::min(width, p.features - feature);
-        const T* from = call.rhs + p.rhs.offset + group * p.rhs.outer[0] + feature * spacing + first * step;
-        T* panel_at = to + group * panels.size() + feature * panels.taps * panels.channels;
-        auto place = [&](int64_t tap) { return panel_at + (tap * panels.channels + first) * width; };
-        if (count < width)
-            for (int64_t tap = 0; tap < panels.taps; ++tap) std::memset(place(tap), 0, static_cast<size_t>(channels * width) * sizeof(T));
-        constexpr int64_t most = int64_t{kBlockMaxVectors} * 16;
-        const T* lines[most];
-        int64_t begin[most] = {}, end[most];
-        if (spacing == 1) {
-            for (int64_t tap = 0; tap < panels.taps; ++tap) pack.spaced(place(tap), width, channels, from + taps.rhs[tap], step, 1, count);
-        } else if (step == 1 || step == 2) {
-            for (int64_t j = 0; j < count; ++j) end[j] = channels;
-            for (int64_t tap = 0; tap < panels.taps; ++tap) {
-                for (int64_t j = 0; j < count; ++j) lines[j] = from + taps.rhs[tap] + j * spacing;
-                pack.walked(place(tap), width, channels, lines, begin, end, count, step);
-            }
-        } else if (run != 0 && panels.taps * width <= 4096) {
-            // Features are walked through taps and channels at once, into a piece that the first cache holds, then put in order.
-            T piece[4096];
-            const int64_t at_once = std::min(channels, 4096 / (panels.taps * width));
-            for (int64_t c = 0; c < channels; c += at_once) {
-                const int64_t now = std::min(at_once, channels - c), depth = now * panels.taps;
-                for (int64_t j = 0; j < count; ++j) {
-                    lines[j] = from + c * step + j * spacing - (run < 0 ? depth - 1 : 0);
-                    end[j] = depth;
-                }
-                pack.walked(piece, width, depth, lines, begin, end, count, 1);
-                for (int64_t k = 0; k < depth; ++k) {
-                    const int64_t at = run < 0 ? depth - 1 - k : k;
-                    T* row = place(at % panels.taps) + (c + at / panels.taps) * width;
-                    std::memcpy(row, piece + k * width, static_cast<size_t>(count) * sizeof(T));
-                }
-            }
-        } else {
-            for (int64_t c = 0; c < channels; ++c)
-                for (int64_t j = 0; j < count; ++j)
-                    for (int64_t tap = 0; tap < panels.taps; ++tap)
-                        place(tap)[c * width + j] = from[c * step + j * spacing + taps.rhs[tap]];
+    const int64_t step = p.rhs.outer[2], spacing = p.rhs.outer[1];
+    const int64_t feature = panels.first_vector(panel) * panels.lanes, width = int64_t{panels.panel_vectors(panel)} * panels.lanes;
+    const int64_t count = std::min(width, p.features - feature), rows = panels.taps * size;
+    const T* from = call.rhs + p.rhs.offset + group * p.rhs.outer[0] + feature * spacing + first * step;
+    if (count < width)
+        for (int64_t row = 0; row < rows; ++row) std::fill(to + row * width + count, to + (row + 1) * width, T(0));
+    constexpr int64_t most = int64_t{kBlockMaxVectors} * 16;
+    const T* lines[most];
+    int64_t begin[most] = {}, end[most];
+    if (panels.run != 0) {  // features are walked through channels and taps at once
+        for (int64_t j = 0; j < count; ++j) {
+            lines[j] = from + j * spacing + (panels.run < 0 ? 1 - rows : 0);
+            end[j] = rows;
         }
-    });
+        pack.walked(to, width, rows, lines, begin, end, count, 1);
+        return;
+    }
+    for (int64_t tap = 0; tap < panels.taps; ++tap) {
+        const T* start = from + taps.rhs[static_cast<size_t>(tap)];
+        T* place = to + panels.row(tap, size) * width;
+        if (!panels.taps_outside) {  // rows of a tap do not follow each other
+            for (int64_t c = 0; c < size; ++c) pack.spaced(place + c * panels.taps * width, width, 1, start + c * step, 0, spacing, count);
+        } else if (spacing != 1 && (step == 1 || step == 2)) {
+            for (int64_t j = 0; j < count; ++j) {
+                lines[j] = start + j * spacing;
+                end[j] = size;
+            }
+            pack.walked(place, width, size, lines, begin, end, count, step);
+        } else {
+            pack.spaced(place, width, size, start, step, spacing, count);
+        }
+    }
 }
 
 int64_t channels_last_size(const Problem& p) {
@@ -151,31 +140,32 @@ Problem with_channels_last(const Problem& p) {
 template <class T>
 void put_channels_last(const Problem& p, const T* lhs, T* to, Executor& executor) {
     const PackKernels<T>& pack = tile_kernels<T>(current_isa()).pack;
-    int64_t lines = 1;
-    for (int i = 0; i + 1 < p.dims; ++i) lines *= p.axes[i].size;
-    const int64_t length = p.dims > 0 ? p.axes[p.dims - 1].size : 1, step = p.dims > 0 ? p.lhs.spatial[p.dims - 1] : 1;
-    const int64_t at_once = std::max<int64_t>(1, 4096 / std::max<int64_t>(1, length * p.channels));  // lines
-    const int64_t all = p.groups * p.batch * lines;
-    for_chunks(executor, ceil_div(all, at_once), [&](int64_t chunk) {
-        for (int64_t line = chunk * at_once; line < std::min(all, (chunk + 1) * at_once); ++line) {
-            const int64_t image = line / lines;
-            const T* from = lhs + p.lhs.offset + image / p.batch * p.lhs.outer[0] + image % p.batch * p.lhs.outer[1];
-            int64_t rest = line % lines;
-            for (int i = p.dims - 2; i >= 0; --i) {
-                from += rest % p.axes[i].size * p.lhs.spatial[i];
-                rest /= p.axes[i].size;
+    // The innermost axes that run on through memory are one line; a line is moved in pieces, channel after channel.
+    int64_t length = 1, step = p.dims > 0 ? p.lhs.spatial[p.dims - 1] : 1, lines = 1;
+    int outer = p.dims;
+    while (outer > 0 && (outer == p.dims || p.lhs.spatial[outer - 1] == step * length)) length *= p.axes[--outer].size;
+    for (int i = 0; i < outer; ++i) lines *= p.axes[i].size;
+    const int64_t piece = std::min(length, kMovedAtOnce), pieces = ceil_div(length, piece);
+    for_chunks(executor, p.groups * p.batch * lines * pieces, [&](int64_t chunk) {
+        const int64_t line = chunk / pieces, first = chunk % pieces * piece, count = std::min(piece, length - first);
+        const int64_t image = line / lines;
+        const T* from = lhs + p.lhs.offset + image / p.batch * p.lhs.outer[0] + image % p.batch * p.lhs.outer[1] + first * step;
+        int64_t rest = line % lines;
+        for (int i = outer - 1; i >= 0; --i) {
+            from += rest % p.axes[i].size * p.lhs.spatial[i];
+            rest /= p.axes[i].size;
+        }
+        constexpr int64_t most = 16;
+        const T* starts[most];
+        int64_t begin[most] = {}, end[most];
+        T* place = to + (line * length + first) * p.channels;
+        for (int64_t c = 0; c < p.channels; c += most) {
+            const int64_t channels = std::min(most, p.channels - c);
+            for (int64_t j = 0; j < channels; ++j) {
+                starts[j] = from + (c + j) * p.lhs.outer[2];
+                end[j] = count;
             }
-            constexpr int64_t most = 64;
-            const T* starts[most];
-            int64_t begin[most] = {}, end[most];
-            for (int64_t c = 0; c < p.channels; c += most) {
-                const int64_t count = std::min(most, p.channels - c);
-                for (int64_t j = 0; j < count; ++j) {
-                    starts[j] = from + (c + j) * p.lhs.outer[2];
-                    end[j] = length;
-                }
-                pack.walked(to + line * length * p.channels + c, p.channels, length, starts, begin, end, count, step);
-            }
+            pack.walked(place + c, p.channels, count, starts, begin, end, channels, step);
         }
     });
 }
@@ -183,7 +173,7 @@ void put_channels_last(const Problem& p, const T* lhs, T* to, Executor& executor
 #define FASTCONV_BLOCK_OPERANDS(T) \
     template struct BlockSet<T>; \
     template struct BlockCall<T>; \
-    template void pack_block_panels<T>(const BlockCall<T>&, const BlockTaps&, const BlockPanels&, T*, Executor&); \
+    template void pack_block_chunk<T>(const BlockCall<T>&, const BlockTaps&, const BlockPanels&, int64_t, int64_t, int64_t, int64_t, T*); \
     template void put_channels_last<T>(const Problem&, const T*, T*, Executor&);
 FASTCONV_BLOCK_OPERANDS(float)
 FASTCONV_BLOCK_OPERANDS(double)

@@ -11,12 +11,14 @@
 namespace fastconv {
 namespace {
 
-constexpr int64_t kTasks = 16;                // enough to keep many cores even
+constexpr int64_t kTasks = 8;                 // enough to keep many cores even
 constexpr int64_t kTaskProducts = 1 << 17;    // a task smaller than this costs more to hand out than to run
-constexpr int64_t kStretchBytes = 24 << 10;   // of pixels that a tile reads before its sums wait: half of a first cache
+constexpr int64_t kStretchBytes = 12 << 10;   // of pixels that a tile reads before its sums wait: they lie across lines ...
+constexpr int64_t kAlignedBytes = 24 << 10;   // ... or, with one tap, do not
 constexpr int64_t kFarWeights = 256;          // bytes between two channels from which weights are packed
 constexpr int64_t kPixelsWorthPacking = 256;  // below this they are read where they lie all the same
 constexpr int64_t kLanesAtOnce = 64;
+constexpr double kWeightCycles = 0.2;  // to read a weight for another stretch
 
 // Joins axes that no tap moves along wherever both lhs and out run on from one to the next.
 Problem join_axes(const Problem& problem) {
@@ -46,23 +48,18 @@ public:
     ByPixels(const BlockCall<T>& call, const BlockSet<T>& set)
         : call_(call), p(call_.p), set_(set), kernels_(tile_kernels<T>(current_isa())), taps_(p), wanted_(wanted_tasks()),
           lines_(p, sizeof(T), set.lanes, wanted_) {
-        const int64_t pieces = ceil_div(p.features, set.max_rows[std::min(3, set.max_vectors)]);
-        rows_ = static_cast<int>(ceil_div(p.features, pieces));
-        vectors_ = set.max_vectors;
-        while (set.max_rows[vectors_] < rows_) --vectors_;
-        in_place_ = p.dims == 1 && taps_.count == 1 && p.lhs.spatial[0] == 1 && p.axes[0].stride == 1 && p.axes[0].lo <= 0 &&
-                    p.axes[0].out - p.axes[0].lo <= p.axes[0].size;
+        choose_tile();
         int64_t pixels = p.batch;
         for (int i = 0; i < p.dims; ++i) pixels *= p.axes[i].out;
         packed_ = std::abs(p.rhs.outer[2]) * static_cast<int64_t>(sizeof(T)) > kFarWeights && pixels > kPixelsWorthPacking;
         const int64_t missing = ceil_div(wanted_, p.groups * p.batch * lines_.blocks());
-        tiles_ = ceil_div(p.features, rows_);
         feature_blocks_ = std::min(tiles_, missing);
         const int64_t width = int64_t{vectors_} * set.lanes;
         // A tile's pixels of a channel: one stretch for each row that taps reach, and what they reach within it.
         int64_t stretch = width + (p.dims > 0 ? lines_.reach[p.dims - 1] : 0);
         for (int i = 0; i + 1 < p.dims; ++i) stretch *= p.axes[i].kernel;
-        const int64_t most = std::max<int64_t>(8, kStretchBytes / static_cast<int64_t>(sizeof(T)) / (stretch * lines_.images));
+        const int64_t most = std::max<int64_t>(
+            8, (taps_.count == 1 ? kAlignedBytes : kStretchBytes) / static_cast<int64_t>(sizeof(T)) / (stretch * lines_.images));
         channel_block_ = ceil_div(p.channels, ceil_div(p.channels, most));
     }
 
@@ -71,24 +68,20 @@ public:
         double outputs = static_cast<double>(p.features), lines = 1, copied = static_cast<double>(p.channels);
         for (int i = 0; i < p.dims; ++i) outputs *= static_cast<double>(p.axes[i].out);
         for (int i = 0; i + 2 < p.dims; ++i) lines *= static_cast<double>(p.axes[i].out);
-        int64_t line = 1, line_blocks = 1;  // of a block; the two innermost axes
-        for (int i = std::max(0, p.dims - 2); i < p.dims; ++i) {
-            line = (line - 1) * (lines_.block[i] + lines_.reach[i] / 2) + lines_.block[i];
-            line_blocks *= lines_.counts[i];
-        }
-        const int64_t vectors = ceil_div(line, set_.lanes), stretches = ceil_div(vectors, vectors_);
+        int64_t line_blocks = 1;
+        for (int i = std::max(0, p.dims - 2); i < p.dims; ++i) line_blocks *= lines_.counts[i];
+        const int64_t vectors = line_vectors(), stretches = ceil_div(vectors, vectors_);
         const double each = static_cast<double>(vectors) / static_cast<double>(stretches);
         const double steps = static_cast<double>(p.channels * taps_.count);
         const double tile = std::max(4.0, 0.5 * rows_ * each) + 0.4 + 10.0 / static_cast<double>(channel_block_);
-        double cycles = lines * static_cast<double>(line_blocks * stretches * tiles_) * tile * steps;
+        double cycles =
+            lines * static_cast<double>(line_blocks * stretches) * (static_cast<double>(tiles_) * tile * steps + kWeightCycles * weights);
         const int64_t lane = p.dims > 0 ? p.lhs.spatial[p.dims - 1] * p.axes[p.dims - 1].stride : 1;
         const double per_element = lane == 1 ? kCopied : lane == 2 ? 2 * kCopied : p.lhs.outer[2] == 1 ? kTransposed : kAlone;
-        if (!in_place_) {
-            for (int i = 0; i < p.dims; ++i)
-                copied *= static_cast<double>(lines_.counts[i] * (lines_.block[i] + lines_.reach[i])) *
-                          static_cast<double>(lines_.phases[i].size());
-            cycles += copied * per_element * static_cast<double>(feature_blocks_);
-        }
+        for (int i = 0; i < p.dims; ++i)
+            copied *=
+                static_cast<double>(lines_.counts[i] * (lines_.block[i] + lines_.reach[i])) * static_cast<double>(lines_.phases[i].size());
+        cycles += copied * per_element * static_cast<double>(feature_blocks_);
         const int64_t step = p.dims > 0 ? p.out.spatial[p.dims - 1] : 1;
         cycles += outputs * (step == 1 ? kCopied : p.out.outer[2] == 1 ? kTransposed : kAlone);
         cycles *= static_cast<double>(p.batch);
@@ -131,12 +124,35 @@ private:
         return std::max<int64_t>(1, static_cast<int64_t>(std::min<double>(kTasks, products / kTaskProducts)));
     }
 
+    // Vectors of a line of a block.
+    int64_t line_vectors() const {
+        int64_t line = 1;
+        for (int i = std::max(0, p.dims - 2); i < p.dims; ++i)
+            line = (line - 1) * (lines_.block[i] + lines_.reach[i] / 2) + lines_.block[i];
+        return ceil_div(line, set_.lanes);
+    }
+
+    // The cheapest tile for such lines: wider ones read the weights less often.
+    void choose_tile() {
+        double least = 0;
+        const int64_t vectors = line_vectors();
+        for (int width = set_.max_vectors; width > 1; --width) {
+            const int64_t stretches = ceil_div(vectors, width), tiles = ceil_div(p.features, set_.max_rows[width]);
+            const double rows = static_cast<double>(p.features) / static_cast<double>(tiles);
+            const double tile = std::max(4.0, 0.5 * rows * static_cast<double>(vectors) / static_cast<double>(stretches)) + 0.4;
+            const double cycles =
+                static_cast<double>(stretches) * (static_cast<double>(tiles) * tile + kWeightCycles * static_cast<double>(p.features));
+            if (least > 0 && cycles >= least) continue;
+            least = cycles;
+            vectors_ = width;
+            tiles_ = tiles;
+            rows_ = static_cast<int>(ceil_div(p.features, tiles));
+        }
+    }
+
     int64_t first_feature(int64_t tile) const { return p.features * tile / tiles_; }
     int64_t width() const { return int64_t{vectors_} * set_.lanes; }
-    int64_t copy_size() const {
-        const int64_t size = in_place_ ? p.channels * width() : lines_.copy_size();
-        return (size + 2 * width()) / set_.lanes * set_.lanes;
-    }
+    int64_t copy_size() const { return (lines_.copy_size() + p.channels * set_.lanes + 2 * width()) / set_.lanes * set_.lanes; }
     int64_t sums_size() const { return ceil_div(tiles_, feature_blocks_) * rows_ * width(); }
 
     size_t local_bytes() const {
@@ -182,15 +198,11 @@ private:
 
     void run_task(int64_t index, void* local) const {
         Task t = task_of(index, local);
-        const BlockCopy copy(p, lines_, index / feature_blocks_ % lines_.blocks());
+        const BlockCopy copy(p, lines_, set_.lanes, index / feature_blocks_ % lines_.blocks());
         std::memset(t.known, 0, static_cast<size_t>(taps_.count));
         const T* image = lhs_ + p.lhs.offset + t.group * p.lhs.outer[0] + t.image * p.lhs.outer[1];
-        if (!in_place_) {
-            fill_block_copy(p, lines_, copy, image, width(), t.copy);
-            for (int64_t tap = 0; tap < taps_.count; ++tap) t.place[tap] = copy.tap(p, lines_, taps_.reach.data() + tap * p.dims);
-        } else {
-            t.place[0] = 0;
-        }
+        fill_block_copy(p, lines_, copy, image, width(), t.copy);
+        for (int64_t tap = 0; tap < taps_.count; ++tap) t.place[tap] = copy.tap(p, lines_, taps_.reach.data() + tap * p.dims);
         const int64_t lines = copy.lines(p.dims), line = copy.line(p.dims);
         const int64_t vectors = ceil_div(line, set_.lanes), stretches = ceil_div(vectors, vectors_);
         for (int64_t i = 0; i < lines; ++i) {
@@ -199,7 +211,7 @@ private:
             for (int64_t s = 0; s < stretches; ++s) {
                 const int64_t vector = vectors * s / stretches, many = vectors * (s + 1) / stretches - vector;
                 Stretch stretch{vector * set_.lanes, std::min(many * set_.lanes, line - vector * set_.lanes), static_cast<int>(many)};
-                run_stretch(t, copy, at, stretch, image);
+                run_stretch(t, copy, at, stretch);
             }
         }
     }
@@ -233,7 +245,7 @@ private:
     }
 
     // Lists the taps that meet data somewhere in a stretch; the tables of pointers change only when the list does.
-    void find_segments(Task* t, const BlockCopy& copy, const Line& line, const Stretch& stretch, const T* pixels) const {
+    void find_segments(Task* t, const BlockCopy& copy, const Line& line, const Stretch& stretch) const {
         bool changed = t->segments < 0;
         int64_t low[kMaxDims], high[kMaxDims];
         for (int i = 0; i + 2 < p.dims; ++i) low[i] = high[i] = line.outer[i];
@@ -270,34 +282,26 @@ private:
                     row[m] =
                         packed_ ? weights_ + tap * p.channels * rows + m : raw + taps_.rhs[static_cast<size_t>(tap)] + m * p.rhs.outer[1];
             }
-            t->b[t->segments++] = pixels + t->place[tap];
+            t->b[t->segments++] = t->copy + t->place[tap];
         }
     }
 
-    void run_stretch(Task& t, const BlockCopy& copy, const Line& line, const Stretch& stretch, const T* image) const {
+    void run_stretch(Task& t, const BlockCopy& copy, const Line& line, const Stretch& stretch) const {
         const int64_t pitch = int64_t{stretch.vectors} * set_.lanes;
-        const T* pixels = t.copy;
-        int64_t step = copy.channel_pitch, shift = line.copy + stretch.first;
-        if (in_place_) {
-            const int64_t at = copy.first[0] + stretch.first - p.axes[0].lo;
-            if (at + pitch <= p.axes[0].size) {
-                pixels = image, step = p.lhs.outer[2], shift = at;
-            } else {  // the vectors would reach past the end of the line
-                kernels_.pack.spaced(t.copy, pitch, p.channels, image + at, p.lhs.outer[2], 1, stretch.count);
-                for (int64_t c = 0; c < p.channels; ++c)
-                    for (int64_t j = stretch.count; j < pitch; ++j) t.copy[c * pitch + j] = T(0);
-                step = pitch, shift = 0;
-            }
-            t.segments = -1;
-        }
-        find_segments(&t, copy, line, stretch, pixels);
+        const int64_t step = copy.channel_pitch, shift = line.copy + stretch.first;
+        find_segments(&t, copy, line, stretch);
         BlockArguments<T> arguments{};
         T* c[kBlockMaxRows];
         arguments.segments = t.segments;
         arguments.b = t.b;
         arguments.b_step = step;
         arguments.c = c;
-        arguments.tail = set_.lanes;
+        // Sums are written where they belong if they all lie in one row, else to a place of their own.
+        T* to = outputs_of(copy, line, stretch);
+        const bool direct = to != nullptr;
+        if (!direct) to = t.sums;
+        const int64_t spread = direct ? p.out.outer[2] : pitch;
+        arguments.tail = direct ? stretch.count - (pitch - set_.lanes) : set_.lanes;
         for (int64_t channel = 0; channel < p.channels; channel += channel_block_) {
             arguments.steps = std::min(channel_block_, p.channels - channel);
             arguments.accumulate = channel > 0;
@@ -309,17 +313,29 @@ private:
                 arguments.a_step = packed_ ? rows : p.rhs.outer[2];
                 arguments.a_shift = packed_ ? (t.group * tiles_ + tile) * rows_ * taps_.count * p.channels + channel * rows
                                             : feature * p.rhs.outer[1] + channel * p.rhs.outer[2];
-                for (int m = 0; m < rows; ++m) c[m] = t.sums + (feature - t.feature + m) * pitch;
+                for (int m = 0; m < rows; ++m) c[m] = to + (feature - t.feature + m) * spread;
                 set_.at[rows][stretch.vectors](arguments);
             }
         }
-        if (copy.padded) call_.look_at(kernels_, t.sums, t.features * pitch);
-        if (call_.has_epilogue())
-            for (int64_t f = 0; f < t.features; ++f) {
-                const T* bias = call_.bias == nullptr ? nullptr : call_.bias + (t.group * p.features + t.feature + f) * p.bias_stride;
-                finish_row<T>(t.sums + f * pitch, stretch.count, 1, bias, 0, p.activation);
-            }
-        store(t, copy, line, stretch, pitch);
+        for (int64_t f = 0; f < t.features && (copy.padded || call_.has_epilogue()); ++f) {
+            T* row = to + f * spread;
+            if (copy.padded) call_.look_at(kernels_, row, direct ? stretch.count : pitch);
+            const T* bias = call_.bias == nullptr ? nullptr : call_.bias + (t.group * p.features + t.feature + f) * p.bias_stride;
+            if (call_.has_epilogue()) finish_row<T>(row, stretch.count, 1, bias, 0, p.activation);
+        }
+        if (!direct) store(t, copy, line, stretch, pitch);
+    }
+
+    // Where a stretch's outputs lie side by side, or null.
+    T* outputs_of(const BlockCopy& copy, const Line& line, const Stretch& stretch) const {
+        const int lane = p.dims - 1, row = p.dims - 2;
+        if (p.dims > 0 && p.out.spatial[lane] != 1) return nullptr;
+        const int64_t r = p.dims > 1 ? stretch.first / copy.pitch[row] : 0, first = stretch.first - (p.dims > 1 ? r * copy.pitch[row] : 0);
+        if (p.dims > 0 && first + stretch.count > copy.extent[lane]) return nullptr;
+        T* to = call_.out + line.out;
+        if (p.dims > 0) to += copy.first[lane] + first;
+        if (p.dims > 1) to += (copy.first[row] + r) * p.out.spatial[row];
+        return to;
     }
 
     // Row by row, without what lies between rows.
@@ -366,7 +382,7 @@ private:
     const int64_t wanted_;
     const BlockLines lines_;
     int rows_, vectors_;
-    bool in_place_, packed_;
+    bool packed_;
     int64_t tiles_, feature_blocks_, channel_block_;
     const T* lhs_ = nullptr;
     const T* weights_ = nullptr;

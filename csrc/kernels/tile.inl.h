@@ -37,6 +37,34 @@ static inline V every_second(V a, V b, Indices<I...>) {
     return __builtin_shufflevector(a, b, (2 * I + Offset)...);
 }
 
+// from[0], from[Spacing], ... : a vector of them, out of Spacing vectors.
+template <int Spacing, class T>
+static inline Vec<T> every(const T* from) {
+    constexpr int L = kLanes<T>;
+    if constexpr (Spacing == 1)
+        return load(from);
+    else
+        return every_second<0>(every<Spacing / 2>(from), every<Spacing / 2>(from + Spacing / 2 * L), typename MakeIndices<L>::type());
+}
+// The same for the first `count` lanes (0 < count <= lanes); nothing behind the last is read.
+template <int Spacing, class T>
+static inline Vec<T> every_first(const T* from, int64_t count) {
+    constexpr int L = kLanes<T>;
+    Vec<T> part[Spacing] = {};
+    const int64_t elements = Spacing * (count - 1) + 1;
+#pragma GCC unroll 4
+    for (int i = 0; i < Spacing; ++i) {
+        const int64_t left = elements - i * L;
+        if (left > 0) part[i] = left >= L ? load(from + i * L) : load_first(from + i * L, left);
+    }
+#pragma GCC unroll 2
+    for (int half = Spacing / 2; half > 0; half /= 2) {
+#pragma GCC unroll 2
+        for (int i = 0; i < half; ++i) part[i] = every_second<0>(part[2 * i], part[2 * i + 1], typename MakeIndices<L>::type());
+    }
+    return part[0];
+}
+
 template <class T>
 static void spaced(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, int64_t spacing, int64_t count) {
     constexpr int L = kLanes<T>;
@@ -46,12 +74,13 @@ static void spaced(T* panel, int64_t width, int64_t depth, const T* from, int64_
             for (int64_t j = 0; j < whole; j += L) store(panel + j, load(from + j));
             if (rest > 0) store_first(panel + whole, load_first(from + whole, rest), rest);
         }
-    } else if (spacing == 2) {
+    } else if (spacing == 2 || spacing == 4) {
         for (int64_t k = 0; k < depth; ++k, panel += width, from += step) {
             int64_t j = 0;
-            for (; j + L < count; j += L)  // one more lane must follow: the second load ends one element past its own last
-                store(panel + j, every_second<0>(load(from + 2 * j), load(from + 2 * j + L), typename MakeIndices<L>::type()));
-            for (; j < count; ++j) panel[j] = from[2 * j];
+            for (; j + L < count; j += L)  // one lane more must follow: the last load ends past the lane's own last element
+                store(panel + j, spacing == 2 ? every<2>(from + 2 * j) : every<4>(from + 4 * j));
+            store_first(panel + j, spacing == 2 ? every_first<2>(from + 2 * j, count - j) : every_first<4>(from + 4 * j, count - j),
+                        count - j);
         }
     } else {
         for (int64_t k = 0; k < depth; ++k, panel += width, from += step)

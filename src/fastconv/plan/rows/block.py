@@ -14,9 +14,10 @@ MOST_PHASES = 64
 MOST_TAPS = 4096
 
 # Cycles, fitted on the rows that benchmarks/models.py times.
-COPIED = 0.15  # an element copied in vectors
-TRANSPOSED = 0.5  # an element through a transposition in registers
+COPIED = 0.2  # an element copied in vectors
+TRANSPOSED = 0.9  # an element through a transposition in registers
 ALONE = 2.0  # an element moved alone
+WEIGHT = 0.2  # reading a weight for another stretch of pixels
 START = 40.0  # calling a tile's kernel and moving its sums ...
 SEGMENT = 12.0  # ... and turning to another tap
 PIXEL = 20.0  # describing a pixel ...
@@ -89,15 +90,15 @@ def _by_pixels(problem: ConvProblem, lanes: int, wide: bool) -> float:
     stretches = ceil(vectors / most)
     lines = problem.batch * prod(a.out for a in axes) / prod(plane)
     tile = _tile(rows, vectors / stretches) * _taps(problem) * problem.channels + START + SEGMENT * _taps(problem)
-    product = lines * stretches * pieces * tile
+    product = lines * stretches * (pieces * tile + WEIGHT * _weights(problem))
     inner = min((abs(step) * a.stride for a, step in zip(problem.axes, problem.lhs.spatial, strict=True)), default=1)
     copied = problem.batch * problem.channels * prod(a.size for a in axes)
-    if prod(a.kernel for a in axes) == 1 and inner == 1:
-        copied = 0  # in place
     each = COPIED if inner == 1 else 2 * COPIED if inner == 2 else TRANSPOSED if problem.lhs.outer[2] == 1 else ALONE
     phased = any(costs.phases(a) > 1 for a in axes)
-    adjoin = 1 in problem.out.spatial and not phased
-    storing = COPIED if adjoin else TRANSPOSED if problem.out.outer[2] == 1 else ALONE
+    if 1 in problem.out.spatial and not phased:
+        storing = 0.0 if len(axes) == 1 or prod(a.kernel * a.stride for a in axes) == 1 else COPIED
+    else:
+        storing = TRANSPOSED if problem.out.outer[2] == 1 else ALONE
     outputs = problem.batch * problem.features * prod(a.out for a in axes)
     return product + copied * each * 1.3 + lines * prod(plane[:-1]) * ROW + storing * outputs
 

@@ -61,7 +61,7 @@ def _phase_cycles(problem: ConvProblem, machine: Machine) -> float:
     flat = _flat(axes, lanes)
     shared = (lane.stride == 1 and lane.rhs_dilation == 1 and lane.kernel > lanes) if flat else axes[-2].stride == axes[-2].rhs_dilation
     width = lanes if flat else 2 * lanes
-    filled = ceil(lane.out / width) * width if lane.out < width else lane.out
+    filled = ceil(lane.out / width) * width
     taps = prod(a.kernel for a in axes)
     images = problem.groups * problem.batch * prod(a.out for a in axes[:-1])
     vectors = images * problem.features * filled / lanes
