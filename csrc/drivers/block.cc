@@ -80,38 +80,46 @@ const char* run_block_as(const Problem& problem, const Buffers& buffers, Executo
     const bool weights_first = has_fewer_weights(problem);
     if (weights_first && !rhs_is_finite(problem, static_cast<const T*>(buffers.rhs.data))) return run_general(problem, buffers, executor);
     std::atomic<bool> suspicious{false};
-    BlockCall<T> call{sort_axes(problem), static_cast<const T*>(buffers.rhs.data),
+    const Problem sorted = sort_axes(problem);
+    BlockCall<T> call{sorted, static_cast<const T*>(buffers.rhs.data),
                       problem.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr, static_cast<T*>(buffers.out.data),
                       weights_first ? nullptr : &suspicious};
 
-    // Phases of a dilated input are problems of their own. Channels that do not lie side by side are moved for vectors of features.
-    const bool move = call.p.lhs.outer[2] != 1 && call.p.channels > 1;
-    const int64_t moved = move ? ceil_div(channels_last_size(call.p), set.lanes) * set.lanes : 0;
+    // Phases of a dilated input are problems of their own. For vectors of features, channels that do not lie side by side are moved
+    // there first; so are outputs where neighbours belong to different phases, and back at the end.
+    const std::vector<Problem> parts = split_phases(sorted);
+    const bool move = sorted.lhs.outer[2] != 1 && sorted.channels > 1;
+    const bool gather = parts.size() > 1 && sorted.out.outer[2] != 1 && sorted.features > 1 && sorted.out.spatial[sorted.dims - 1] == 1;
+    auto rounded = [&](int64_t size) { return ceil_div(size, set.lanes) * set.lanes; };
+    const int64_t moved = move ? rounded(channels_last_size(sorted)) : 0, gathered = gather ? rounded(features_last_size(sorted)) : 0;
+    const Problem last = move ? with_channels_last(sorted) : sorted;
+    const std::vector<Problem> last_parts = split_phases(gather ? with_features_last(last) : last);
     Forms<T> by_features, by_pixels;
-    for (const Problem& part : split_phases(call.p)) {
-        if (has_no_sums(part)) {
-            store_no_sums<T>(part, call, executor);
-            continue;
-        }
-        call.p = part;
+    for (size_t i = 0; i < parts.size(); ++i) {
+        if (has_no_sums(parts[i])) continue;
+        call.p = parts[i];
         by_pixels.add(block_by_pixels(call, set));
-        if (move) call.p = with_channels_last(part);
+        call.p = last_parts[i];
         by_features.add(block_by_features(call, set));
     }
-    if (by_pixels.forms.empty()) return nullptr;
-    by_features.cycles += kTransposed * static_cast<double>(moved);
-    const bool in_pixels = by_pixels.cycles < by_features.cycles || moved * static_cast<int64_t>(sizeof(T)) > kMostMovedBytes;
+    by_features.cycles += kTransposed * static_cast<double>(moved + gathered);
+    const bool in_pixels = by_pixels.cycles < by_features.cycles || (moved + gathered) * static_cast<int64_t>(sizeof(T)) > kMostMovedBytes;
     const Forms<T>& chosen = in_pixels ? by_pixels : by_features;
-    const int64_t copy = in_pixels ? 0 : moved;
-    T* shared = static_cast<T*>(scratch(ScratchSlot::shared, static_cast<size_t>(copy + chosen.shared) * sizeof(T)));
+    const int64_t lhs_copy = in_pixels ? 0 : moved, out_copy = in_pixels ? 0 : gathered;
+    T* shared = static_cast<T*>(scratch(ScratchSlot::shared, static_cast<size_t>(lhs_copy + out_copy + chosen.shared) * sizeof(T)));
     if (shared == nullptr) return "out of memory";
     const T* lhs = static_cast<const T*>(buffers.lhs.data);
-    if (copy > 0) {
-        put_channels_last(sort_axes(problem), lhs, shared, executor);
+    if (lhs_copy > 0) {
+        put_channels_last(sorted, lhs, shared, executor);
         lhs = shared;
     }
+    T* out = call.out;
+    if (out_copy > 0) call.out = shared + lhs_copy;
+    for (const Problem& part : in_pixels ? parts : last_parts)
+        if (has_no_sums(part)) store_no_sums<T>(part, call, executor);
     for (const auto& form : chosen.forms)
-        if (const char* why = form->run(lhs, shared + copy, executor)) return why;
+        if (const char* why = form->run(lhs, call.out, shared + lhs_copy + out_copy, executor)) return why;
+    if (out_copy > 0) take_features_last<T>(sorted, call.out, out, executor);
     if (suspicious.load() && !rhs_is_finite(problem, static_cast<const T*>(buffers.rhs.data)))
         return run_general(problem, buffers, executor);
     return nullptr;

@@ -66,8 +66,8 @@ public:
     virtual ~BlockForm() = default;
     virtual double cycles() const = 0;        // of one core, estimated
     virtual int64_t shared_size() const = 0;  // elements of scratch that its threads share
-    // Reads the problem's lhs from `lhs`. Returns nullptr or a message.
-    virtual const char* run(const T* lhs, T* shared, Executor& executor) = 0;
+    // Reads the problem's lhs from `lhs`, writes to `out`. Returns nullptr or a message.
+    virtual const char* run(const T* lhs, T* out, T* shared, Executor& executor) = 0;
 };
 // Channels of lhs must lie side by side.
 template <class T>
@@ -100,5 +100,11 @@ Problem with_channels_last(const Problem& problem);
 int64_t channels_last_size(const Problem& problem);
 template <class T>
 void put_channels_last(const Problem& problem, const T* lhs, T* to, Executor& executor);
+
+// The same for out, whose innermost axis must be one of neighbours.
+Problem with_features_last(const Problem& problem);
+int64_t features_last_size(const Problem& problem);
+template <class T>
+void take_features_last(const Problem& problem, const T* from, T* out, Executor& executor);
 
 }  // namespace fastconv

@@ -58,8 +58,9 @@ public:
     // Elements of shared scratch: weights, unless each is one task's alone, then zeros.
     int64_t shared_size() const override { return (pixel_blocks_ > 1 ? p.groups * panels_.size() : 0) + p.channels; }
 
-    const char* run(const T* lhs, T* shared, Executor& executor) override {
+    const char* run(const T* lhs, T* out, T* shared, Executor& executor) override {
         lhs_ = lhs;
+        call_.out = out;
         zeros_ = shared + shared_size() - p.channels;
         std::memset(shared + shared_size() - p.channels, 0, static_cast<size_t>(p.channels) * sizeof(T));
         weights_ = shared;
@@ -335,7 +336,7 @@ private:
         }
     }
 
-    const BlockCall<T> call_;
+    BlockCall<T> call_;
     const Problem& p;
     const BlockSet<T>& set_;
     const TileKernels<T>& kernels_;

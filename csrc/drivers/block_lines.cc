@@ -32,6 +32,27 @@ int64_t even_block(int64_t count, int64_t most) { return ceil_div(count, ceil_di
 
 }  // namespace
 
+Problem join_axes(const Problem& problem) {
+    Problem p = problem;
+    auto plain = [&](int i) {
+        const Axis& a = p.axes[i];
+        return a.kernel == 1 && a.stride == 1 && a.lo == 0 && a.out == a.size;
+    };
+    for (int i = p.dims - 2; i >= 0; --i) {
+        Axis& inner = p.axes[i + 1];
+        if (!plain(i) || !plain(i + 1) || p.lhs.spatial[i] != p.lhs.spatial[i + 1] * inner.size ||
+            p.out.spatial[i] != p.out.spatial[i + 1] * inner.size)
+            continue;
+        inner.size = inner.out = inner.size * p.axes[i].size;
+        for (int j = i; j + 1 < p.dims; ++j) {
+            p.axes[j] = p.axes[j + 1];
+            for (Operand* operand : {&p.lhs, &p.rhs, &p.out}) operand->spatial[j] = operand->spatial[j + 1];
+        }
+        --p.dims;
+    }
+    return p;
+}
+
 BlockLines::BlockLines(const Problem& p, int64_t element_bytes, int lanes, int64_t wanted_tasks) : p_(p) {
     images = 1;
     for (int i = 0; i < p.dims; ++i) {

@@ -13,6 +13,9 @@
 
 namespace fastconv {
 
+// Joins axes that no tap moves along wherever both lhs and out run on from one to the next.
+Problem join_axes(const Problem& problem);
+
 class BlockLines {
 public:
     // `rows`: features in a tile. Cuts so that there are enough tasks and a copy stays in the second cache.

@@ -170,11 +170,63 @@ void put_channels_last(const Problem& p, const T* lhs, T* to, Executor& executor
     });
 }
 
+int64_t features_last_size(const Problem& p) {
+    int64_t size = p.groups * p.batch * p.features;
+    for (int i = 0; i < p.dims; ++i) size *= p.axes[i].out;
+    return size;
+}
+
+Problem with_features_last(const Problem& p) {
+    Problem moved = p;
+    int64_t pitch = p.features;
+    moved.out.offset = 0;
+    moved.out.outer[2] = 1;
+    for (int i = p.dims - 1; i >= 0; --i) {
+        moved.out.spatial[i] = pitch;
+        pitch *= p.axes[i].out;
+    }
+    moved.out.outer[1] = pitch;
+    moved.out.outer[0] = pitch * p.batch;
+    return moved;
+}
+
+template <class T>
+void take_features_last(const Problem& p, const T* from, T* out, Executor& executor) {
+    const PackKernels<T>& pack = tile_kernels<T>(current_isa()).pack;
+    int64_t length = 1, lines = 1;
+    int outer = p.dims;
+    while (outer > 0 && (outer == p.dims || p.out.spatial[outer - 1] == length)) length *= p.axes[--outer].out;
+    for (int i = 0; i < outer; ++i) lines *= p.axes[i].out;
+    const int64_t piece = std::min(length, kMovedAtOnce), pieces = ceil_div(length, piece);
+    for_chunks(executor, p.groups * p.batch * lines * pieces, [&](int64_t chunk) {
+        const int64_t line = chunk / pieces, first = chunk % pieces * piece, count = std::min(piece, length - first);
+        const int64_t image = line / lines;
+        T* to = out + p.out.offset + image / p.batch * p.out.outer[0] + image % p.batch * p.out.outer[1] + first;
+        int64_t rest = line % lines;
+        for (int i = outer - 1; i >= 0; --i) {
+            to += rest % p.axes[i].out * p.out.spatial[i];
+            rest /= p.axes[i].out;
+        }
+        const T* pixels[kMovedAtOnce];
+        int64_t begin[kMovedAtOnce] = {}, end[kMovedAtOnce];
+        constexpr int64_t at_once = 16;  // features: each is a stream of its own
+        for (int64_t f = 0; f < p.features; f += at_once) {
+            const int64_t now = std::min(at_once, p.features - f);
+            for (int64_t j = 0; j < count; ++j) {
+                pixels[j] = from + (line * length + first + j) * p.features + f;
+                end[j] = now;
+            }
+            pack.walked(to + f * p.out.outer[2], p.out.outer[2], now, pixels, begin, end, count, 1);
+        }
+    });
+}
+
 #define FASTCONV_BLOCK_OPERANDS(T) \
     template struct BlockSet<T>; \
     template struct BlockCall<T>; \
     template void pack_block_chunk<T>(const BlockCall<T>&, const BlockTaps&, const BlockPanels&, int64_t, int64_t, int64_t, int64_t, T*); \
-    template void put_channels_last<T>(const Problem&, const T*, T*, Executor&);
+    template void put_channels_last<T>(const Problem&, const T*, T*, Executor&); \
+    template void take_features_last<T>(const Problem&, const T*, T*, Executor&);
 FASTCONV_BLOCK_OPERANDS(float)
 FASTCONV_BLOCK_OPERANDS(double)
 #undef FASTCONV_BLOCK_OPERANDS

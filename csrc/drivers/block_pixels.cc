@@ -20,28 +20,6 @@ constexpr int64_t kPixelsWorthPacking = 256;  // below this they are read where 
 constexpr int64_t kLanesAtOnce = 64;
 constexpr double kWeightCycles = 0.2;  // to read a weight for another stretch
 
-// Joins axes that no tap moves along wherever both lhs and out run on from one to the next.
-Problem join_axes(const Problem& problem) {
-    Problem p = problem;
-    auto plain = [&](int i) {
-        const Axis& a = p.axes[i];
-        return a.kernel == 1 && a.stride == 1 && a.lo == 0 && a.out == a.size;
-    };
-    for (int i = p.dims - 2; i >= 0; --i) {
-        Axis& inner = p.axes[i + 1];
-        if (!plain(i) || !plain(i + 1) || p.lhs.spatial[i] != p.lhs.spatial[i + 1] * inner.size ||
-            p.out.spatial[i] != p.out.spatial[i + 1] * inner.size)
-            continue;
-        inner.size = inner.out = inner.size * p.axes[i].size;
-        for (int j = i; j + 1 < p.dims; ++j) {
-            p.axes[j] = p.axes[j + 1];
-            for (Operand* operand : {&p.lhs, &p.rhs, &p.out}) operand->spatial[j] = operand->spatial[j + 1];
-        }
-        --p.dims;
-    }
-    return p;
-}
-
 template <class T>
 class ByPixels final : public BlockForm<T> {
 public:
@@ -91,8 +69,9 @@ public:
 
     int64_t shared_size() const override { return packed_ ? p.groups * tiles_ * rows_ * taps_.count * p.channels : 0; }
 
-    const char* run(const T* lhs, T* shared, Executor& executor) override {
+    const char* run(const T* lhs, T* out, T* shared, Executor& executor) override {
         lhs_ = lhs;
+        call_.out = out;
         weights_ = shared;
         if (packed_) pack_weights(shared, executor);
         std::atomic<bool> exhausted{false};
@@ -374,7 +353,7 @@ private:
         }
     }
 
-    const BlockCall<T> call_;
+    BlockCall<T> call_;
     const Problem& p;
     const BlockSet<T>& set_;
     const TileKernels<T>& kernels_;

@@ -67,10 +67,7 @@ def _by_features(problem: ConvProblem, lanes: int, wide: bool) -> float:
     tile = _tile(rows, vectors / panels) * taps * problem.channels + START + SEGMENT * taps
     product = panels * tile * pixels / rows
     weights = _weights(problem) * (COPIED if problem.rhs.outer[1] == 1 else TRANSPOSED)
-    if problem.out.outer[2] == 1:
-        storing = 0.0
-    else:
-        storing = TRANSPOSED if 1 in problem.out.spatial and all(costs.phases(a) == 1 for a in problem.axes) else ALONE
+    storing = 0.0 if problem.out.outer[2] == 1 else TRANSPOSED if 1 in problem.out.spatial else ALONE
     moved = 0.0
     if problem.lhs.outer[2] != 1 and problem.channels > 1:
         moved = TRANSPOSED * problem.batch * problem.channels * prod(a.size for a in problem.axes)
