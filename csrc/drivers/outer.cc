@@ -219,24 +219,52 @@ private:
         return {packed + (tap.outer * plane + down * pixel.count + right) * pitch, ys.dilation * pixel.count * pitch, xs.dilation * pitch};
     }
 
-    // Where row `index` of a task lies: in its sums (times the panel's width) and in the output. Rows are numbered as the output's
-    // memory runs: taps inside channels, or the other way round where its channels are neighbours.
-    struct RowAt {
-        int64_t sum, out;
-    };
-    RowAt row_at(const OuterTask& task, int64_t index) const {
-        const int64_t taps = static_cast<int64_t>(taps_.size()), step = plan_.row_side().out;
-        if (plan_.mixed) {
-            const int64_t row = task.row + index;
-            return {index, row / taps * step + taps_[static_cast<size_t>(row % taps)].out};
+    // Walks the rows of a task as the output's memory runs: taps inside channels, or the other way round where the output's channels
+    // are neighbours. `sum` is the row's place among the sums of a panel.
+    class RowWalk {
+    public:
+        RowWalk(const OuterPlan& plan, const OuterTask& task, int64_t taps, int64_t index)
+            : plan_(plan), task_(task), taps_(taps), channels_inside_(!plan.mixed && plan.row_side().out == 1), sum_(index) {
+            const int64_t row = plan.mixed ? task.row + index : index;
+            tap = channels_inside_ ? row / task.rows : row % taps;
+            channel = plan.mixed ? row / taps : task.row + (channels_inside_ ? row % task.rows : row / taps);
+            find_tile(task.tile);
         }
-        const int64_t tap = step == 1 ? index / task.rows : index % taps;
-        const int64_t channel = task.row + (step == 1 ? index % task.rows : index / taps);
-        int64_t tile = channel * plan_.row_tiles / plan_.rows;
-        while (plan_.first_row(tile + 1) <= channel) ++tile;
-        const int64_t first = plan_.first_row(tile), height = plan_.first_row(tile + 1) - first;
-        return {(first - task.row) * taps + tap * height + channel - first, channel * step + taps_[static_cast<size_t>(tap)].out};
-    }
+        void next() {
+            ++sum_;
+            if (channels_inside_ ? ++channel == task_.row + task_.rows : ++tap == taps_) {
+                if (channels_inside_) {
+                    channel = task_.row;
+                    ++tap;
+                    find_tile(task_.tile);
+                } else {
+                    tap = 0;
+                    ++channel;
+                }
+            }
+            if (channel >= end_) find_tile(tile_);
+        }
+        int64_t sum() const { return plan_.mixed ? sum_ : (first_ - task_.row) * taps_ + tap * (end_ - first_) + channel - first_; }
+        int64_t channel = 0, tap = 0;
+
+    private:
+        // The tile that holds the channel, from tile `from` on.
+        void find_tile(int64_t from) {
+            if (plan_.mixed) {
+                end_ = INT64_MAX;
+                return;
+            }
+            tile_ = from;
+            while (tile_ + 1 < task_.tile + task_.tiles && plan_.first_row(tile_ + 1) <= channel) ++tile_;
+            first_ = plan_.first_row(tile_);
+            end_ = plan_.first_row(tile_ + 1);
+        }
+        const OuterPlan& plan_;
+        const OuterTask& task_;
+        const int64_t taps_;
+        const bool channels_inside_;
+        int64_t sum_, tile_ = 0, first_ = 0, end_ = 0;
+    };
 
     // Adds the parts of rows begin <= index < end in order and writes them to the output.
     void write(const OuterTask& task, T* sums, int64_t begin, int64_t end) const {
@@ -249,21 +277,22 @@ private:
             const int64_t zeros[kMaxRun] = {};
             int64_t ends[kMaxRun];
             std::fill_n(ends, kMaxRun, lanes);
-            for (int64_t index = begin; index < end; ++index) {
-                const RowAt row = row_at(task, index);
-                T* sum = sums + row.sum * width;
+            RowWalk row(plan_, task, static_cast<int64_t>(taps_.size()), begin);
+            for (int64_t index = begin; index < end; ++index, row.next()) {
+                T* sum = sums + row.sum() * width;
+                const int64_t place = row.channel * plan_.row_side().out + taps_[static_cast<size_t>(row.tap)].out;
                 if (plan_.splits > 1) kernels_.add_parts(sum, sum + sums_, sums_, plan_.splits - 1, width);
                 if (plan_.copied && !tiles_.finite(sum, width)) suspicious_.store(true, std::memory_order_relaxed);
                 if (step == 1) {
-                    std::memcpy(out + row.out, sum, static_cast<size_t>(lanes) * sizeof(T));
+                    std::memcpy(out + place, sum, static_cast<size_t>(lanes) * sizeof(T));
                     continue;
                 }
-                if (count > 0 && (row.out != next || count == kMaxRun)) {
+                if (count > 0 && (place != next || count == kMaxRun)) {
                     tiles_.pack.walked(out + next - count, step, lanes, from, zeros, ends, count, 1);
                     count = 0;
                 }
                 from[count++] = sum;
-                next = row.out + 1;
+                next = place + 1;
             }
             if (count > 0) tiles_.pack.walked(out + next - count, step, lanes, from, zeros, ends, count, 1);
             sums += task.rows * plan_.row_taps() * width;
