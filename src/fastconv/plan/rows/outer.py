@@ -24,10 +24,11 @@ PACK_CONTIGUOUS = 0.15  # an element laid out in vectors
 PACK_TRANSPOSED = 0.35  # an element through an in-register transposition
 PACK_GATHERED = 2.0  # an element fetched alone
 COPY = 0.5  # an element of the shifted operand, copied with zeros around it
-TILE_START = 15.0  # a tile and a block of pixels; its sums in and out cost as much as there are of them
+TILE_START = 40.0  # a tile and a block of pixels ...
+SUM = 1.5  # ... and each vector of its sums, in and out
 LOOP = 0.25  # a pixel in a tile, beside its products
 OUTPUT = 0.3  # an output, through its parts
-ROW_START = 8.0  # a row of pixels in a tile
+ROW_START = 12.0  # a row of pixels in a tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ def refuse(problem: ConvProblem, machine: Machine) -> str | None:
         return "both operands are dilated"
     if (taps := prod(a.out for a in problem.axes)) > MOST_TAPS:
         return f"{taps} taps are too many to describe"
+    # Short sums for many outputs (a forward pass) start tiles more than they fill them. Plain products stay in reach.
+    plain = all(a.kernel == a.stride == a.lhs_dilation == 1 for a in problem.axes)
+    reduced = problem.channels * prod(max(1, a.kernel // a.lhs_dilation) for a in problem.axes)
+    if taps > (8 if plain else 1) * reduced:
+        return f"{taps} taps of {reduced} pixels: no weight gradient"
     return None
 
 
@@ -75,14 +81,14 @@ def _way(problem: ConvProblem, machine: Machine, exchange: bool) -> float:
     # Products that touch data, spread over the taps: padding is no work.
     met = problem.products / (problem.groups * problem.batch * problem.features * max(1, taps))
     extents = _extents(problem, exchange)
-    mixed = _tiles(shifted.channels * taps, 1, still.channels, lanes, machine, *extents)
-    apart = _tiles(shifted.channels, taps, still.channels, lanes, machine, *extents)
-    turned = _tiles(still.channels, taps, shifted.channels, lanes, machine, *extents)
+    mixed = _tiles(shifted.channels * taps, 1, still.channels, lanes, machine, *extents, pixels, pixels)
+    apart = _tiles(shifted.channels, taps, still.channels, lanes, machine, *extents, met, pixels)
+    turned = _tiles(still.channels, taps, shifted.channels, lanes, machine, *extents, met, pixels)
     pack_still = still.channels * _element(still) * pixels
     return min(
-        mixed * pixels + pack_still + COPY * shifted.channels * positions,
-        apart * met + pack_still,
-        turned * met + shifted.channels * _element(shifted) * pixels * shifted.reach * 1.3,
+        mixed + pack_still + COPY * shifted.channels * positions,
+        apart + pack_still,
+        turned + shifted.channels * _element(shifted) * pixels * shifted.reach * 1.3,
     )
 
 
@@ -99,8 +105,8 @@ def _element(side: Side) -> float:
     return PACK_CONTIGUOUS if side.step == 1 else PACK_TRANSPOSED if side.pixel <= 2 else PACK_GATHERED
 
 
-def _tiles(rows: int, taps: int, in_vectors: int, lanes: int, machine: Machine, row: int, block: int) -> float:
-    """Cycles of one pixel: tiles of up to 8 rows and 4 vectors, evenly filled."""
+def _tiles(rows: int, taps: int, in_vectors: int, lanes: int, machine: Machine, row: int, block: int, met: float, pixels: float) -> float:
+    """Cycles of all tiles, of up to 8 rows and 4 vectors, evenly filled: products of the pixels met, starts for every block."""
     vectors = ceil(in_vectors / lanes)
     shapes = ((1, 8), (2, 8), (3, 8), (4, 6)) if machine.isa in ("avx512", "neon") else ((1, 8), (2, 6), (3, 4))
     best = []
@@ -108,7 +114,8 @@ def _tiles(rows: int, taps: int, in_vectors: int, lanes: int, machine: Machine, 
         panels, tiles = ceil(vectors / wide), ceil(rows / high)
         width, height = vectors / panels, rows / tiles
         each = LOOP + max(4.0, width * height / 2, (width + height) / 2)
-        best.append(panels * tiles * taps * (each + ROW_START / row + (TILE_START + width * height) / block))
+        starts = ROW_START / row + (TILE_START + SUM * width * height) / block
+        best.append(panels * tiles * taps * (each * met + starts * pixels))
     return min(best)
 
 
