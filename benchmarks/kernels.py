@@ -65,6 +65,18 @@ def operands(kernel: _core.Kernel) -> tuple[tuple[int, ...], list[np.ndarray], f
         taps, shifts, step = int(kernel.name.rsplit("x", 1)[1]), 3, 1 + (kernel.family == "plane2")
         sizes = (shifts * taps, (kernel.rows + taps) * (step * width + shifts), kernel.rows * width)
         return (1, shifts, 0), [np.ones(size, dtype) for size in sizes], 2.0 * shifts * taps * kernel.rows * width
+    if kernel.family == "spread":
+        depth = 36
+        arrays = [np.ones((depth + n) * lanes, dtype) for n in (0, kernel.rows, kernel.rows)]
+        return (depth, 1, 0), arrays, 2.0 * depth * kernel.rows * lanes
+    if kernel.family == "spread_sum":
+        count = 28
+        arrays = [np.ones(n * lanes, dtype) for n in (count, count + kernel.rows + kernel.cols, kernel.rows * kernel.cols)]
+        return (count, 1), arrays, 2.0 * count * kernel.rows * width
+    if kernel.family == "pixels":
+        depth = 36
+        arrays = [np.ones(depth * kernel.rows, dtype), np.ones(depth + width, dtype), np.ones(kernel.rows * width, dtype)]
+        return (depth,), arrays, 2.0 * depth * kernel.rows * width
     depth = 8 * lanes
     arrays = [np.ones(kernel.rows * depth, dtype), np.ones(kernel.cols * depth, dtype), np.zeros(kernel.rows * width, dtype)]
     return (depth,), arrays, 2.0 * depth * kernel.rows * kernel.cols

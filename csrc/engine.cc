@@ -24,6 +24,7 @@ Driver driver_of(int64_t algorithm) {
         case 4: return run_depthwise;
         case 5: return run_block;
         case 6: return run_winograd;
+        case 7: return run_grouped;
         case 8: return run_outer;
         case 9: return run_dots;
         case 10: return run_points;

@@ -12,6 +12,7 @@ const char* run_stencil(const Problem& problem, const Buffers& buffers, Executor
 const char* run_points(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_reduce(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_winograd(const Problem& problem, const Buffers& buffers, Executor& executor);
+const char* run_grouped(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_outer(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_block(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_dots(const Problem& problem, const Buffers& buffers, Executor& executor);

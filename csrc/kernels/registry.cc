@@ -1,9 +1,11 @@
 #include "kernels/registry.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/isa.h"
 #include "kernels/block.h"
+#include "kernels/grouped.h"
 #include "kernels/lanes.h"
 #include "kernels/outer.h"
 #include "kernels/planes.h"
@@ -31,6 +33,9 @@ constexpr Row kRows[] = {
 #define FASTCONV_BLOCK(isa, element, rows, vectors) {Isa::isa, #element, "block", rows, vectors, 0},
 #define FASTCONV_LANE(isa, element, rows, columns, taps) {Isa::isa, #element, "lane", rows, columns, taps},
 #define FASTCONV_PLANE(isa, element, rows, vectors, taps, step) {Isa::isa, #element, step == 1 ? "plane" : "plane2", rows, vectors, taps},
+#define FASTCONV_SPREAD(isa, element, rows) {Isa::isa, #element, "spread", rows, 1, 0},
+#define FASTCONV_SPREAD_SUM(isa, element, rows, taps) {Isa::isa, #element, "spread_sum", rows, taps, 0},
+#define FASTCONV_PIXELS(isa, element, rows, vectors) {Isa::isa, #element, "pixels", rows, vectors, 0},
 #include "kernels/kernels.inc"
 };
 
@@ -81,6 +86,41 @@ bool run_plane(const Row& row, int step, int64_t runs, const int64_t* sizes, con
         return true;
     }
     return false;
+}
+
+// Vectors (or elements, for pixels) that follow each other are a kernel's offsets.
+template <class T>
+const char* run_grouped(const Row& row, int64_t runs, const int64_t* sizes, const T* a, const T* b, T* c) {
+    const GroupedKernels<T>& kernels = grouped_kernels<T>(row.isa);
+    const std::string family = row.family;
+    const int64_t lanes = kernels.lanes, count = std::max<int64_t>(sizes[0], row.rows);
+    std::vector<int64_t> offset;
+    for (int64_t k = 0; k < count; ++k) offset.push_back(family == "pixels" ? k : k * lanes);
+    if (family == "spread") {
+        for (int i = 0; i < kernels.lane_count; ++i) {
+            if (kernels.lane_rows[i].rows != row.rows) continue;
+            for (int64_t turn = 0; turn < runs; ++turn)
+                kernels.lane_rows[i].run(sizes[0], offset.data(), a, b, sizes[1] * lanes, c, sizes[2] != 0, {b, 0, 0});
+            return nullptr;
+        }
+    }
+    if (family == "spread_sum") {
+        for (int i = 0; i < kernels.lane_sum_count; ++i) {
+            const LaneSumKernel<T>& kernel = kernels.lane_sums[i];
+            if (kernel.rows != row.rows || kernel.taps != row.columns) continue;
+            for (int64_t turn = 0; turn < runs; ++turn) kernel.run(sizes[0], a, lanes, offset.data(), b, sizes[1] * lanes, c, {b, 0, 0});
+            return nullptr;
+        }
+    }
+    if (family == "pixels") {
+        for (int i = 0; i < kernels.pixel_count; ++i) {
+            const PixelsKernel<T>& kernel = kernels.pixels[i];
+            if (kernel.rows != row.rows || kernel.vectors != row.columns) continue;
+            for (int64_t turn = 0; turn < runs; ++turn) kernel.run(sizes[0], offset.data(), a, b, c, kernel.vectors * lanes);
+            return nullptr;
+        }
+    }
+    return "kernel: listed, but not built";
 }
 
 template <class T>
@@ -184,7 +224,7 @@ const char* run_as(const Row& row, int64_t runs, const int64_t* sizes, const T* 
     if (family == "lane" && run_lane(row, runs, sizes, a, b, c)) return nullptr;
     if (family == "plane" && run_plane(row, 1, runs, sizes, a, b, c)) return nullptr;
     if (family == "plane2" && run_plane(row, 2, runs, sizes, a, b, c)) return nullptr;
-    return "kernel: listed, but not built";
+    return run_grouped(row, runs, sizes, a, b, c);
 }
 
 }  // namespace

@@ -206,11 +206,67 @@ def test_point(index: int, kernel: _core.Kernel) -> None:
             np.testing.assert_array_equal(c.result.reshape(kernel.rows, width), a @ b + 5 * accumulate)
 
 
+@pytest.mark.parametrize(("index", "kernel"), rows_of("spread"))
+def test_spread(index: int, kernel: _core.Kernel) -> None:
+    dtype, lanes = dtype_of(kernel), lanes_of(kernel)
+    rng = np.random.default_rng(index)
+    for depth, step in ((0, 1), (1, 1), (5, 1), (3, 2)):
+        weights = integers(rng, (depth, lanes), dtype)
+        image = integers(rng, (max(depth, 1) + (kernel.rows - 1) * step, lanes), dtype)
+        expected = sum((weights[k] * image[k:][::step][: kernel.rows] for k in range(depth)), np.zeros((kernel.rows, lanes), dtype))
+        for accumulate in (False, True):
+            sums = Guarded(kernel.rows * lanes, dtype, 5 if accumulate else np.nan)
+            run(index, (depth, step, accumulate), weights, image, sums.result)
+            sums.check()
+            np.testing.assert_array_equal(sums.result.reshape(kernel.rows, lanes), expected + 5 * accumulate)
+
+
+@pytest.mark.parametrize(("index", "kernel"), rows_of("spread_sum"))
+def test_spread_sum(index: int, kernel: _core.Kernel) -> None:
+    dtype, lanes, taps = dtype_of(kernel), lanes_of(kernel), kernel.cols
+    rng = np.random.default_rng(index)
+    for count, step in ((0, 1), (1, 1), (7, 1), (4, 2)):
+        dy = integers(rng, (count, lanes), dtype)
+        image = integers(rng, (kernel.rows + taps + max(count, 1) * step, lanes), dtype)
+        expected = [[(dy * image[r + q :][::step][:count]).sum(axis=0, dtype=dtype) + 5 for q in range(taps)] for r in range(kernel.rows)]
+        sums = Guarded(kernel.rows * taps * lanes, dtype, 5)
+        run(index, (count, step), dy, image, sums.result)
+        sums.check()
+        np.testing.assert_array_equal(sums.result.reshape(kernel.rows, taps, lanes), expected)
+
+
+@pytest.mark.parametrize(("index", "kernel"), rows_of("pixels"))
+def test_pixels(index: int, kernel: _core.Kernel) -> None:
+    dtype, width = dtype_of(kernel), kernel.cols * lanes_of(kernel)
+    rng = np.random.default_rng(index)
+    for depth in (0, 1, 2, 7):
+        weights, line = integers(rng, (depth, kernel.rows), dtype), integers(rng, (width + max(depth, 1),), dtype)
+        shifted = np.array([line[k : k + width] for k in range(depth)], dtype).reshape(depth, width)
+        out = Guarded(kernel.rows * width, dtype, np.nan)
+        run(index, (depth,), weights, line, out.result)
+        out.check()
+        np.testing.assert_array_equal(out.result.reshape(kernel.rows, width), weights.T @ shifted)
+
+
 def test_every_level_has_every_family() -> None:
     for isa in ISAS:
         for element in ("float", "double"):
             families = {kernel.family for kernel in KERNELS if kernel.isa == isa and kernel.element == element}
-            assert families == {"tile", "stencil", "dot", "product", "outer", "block", "lane", "plane", "plane2", "point"}, (isa, element)
+            assert families == {
+                "tile",
+                "stencil",
+                "dot",
+                "product",
+                "outer",
+                "block",
+                "lane",
+                "plane",
+                "plane2",
+                "point",
+                "spread",
+                "spread_sum",
+                "pixels",
+            }, (isa, element)
 
 
 def test_an_unknown_row_is_refused() -> None:

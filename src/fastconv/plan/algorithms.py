@@ -9,6 +9,7 @@ from fastconv.plan.rows.depthwise import DEPTHWISE
 from fastconv.plan.rows.direct import DIRECT
 from fastconv.plan.rows.dots import DOTS
 from fastconv.plan.rows.general import GENERAL
+from fastconv.plan.rows.grouped import GROUPED
 from fastconv.plan.rows.outer import OUTER
 from fastconv.plan.rows.points import POINTS
 from fastconv.plan.rows.reduce import REDUCE
@@ -16,6 +17,6 @@ from fastconv.plan.rows.stencil import STENCIL
 from fastconv.plan.rows.winograd import WINOGRAD
 
 #: Those of real numbers, which serve other types on copies.
-_REAL = (DIRECT, STENCIL, REDUCE, OUTER, BLOCK, WINOGRAD, DEPTHWISE, POINTS)
+_REAL = (DIRECT, STENCIL, REDUCE, OUTER, BLOCK, WINOGRAD, DEPTHWISE, POINTS, GROUPED)
 
 ALGORITHMS: tuple[Algorithm, ...] = (GENERAL, *map(through_reals, _REAL), DOTS)

@@ -23,6 +23,8 @@ SEGMENT = 12.0  # ... and turning to another tap
 PIXEL = 20.0  # describing a pixel ...
 TAP = 3.0  # ... and each of its taps
 ROW = 30.0  # starting a row of a copy
+GROUP = 6000.0  # starting one of several groups ...
+GROUP_WEIGHT = 2.0  # ... and fetching each of its weights, which no group before it used
 PHASE = 4000.0  # laying out one phase of a dilated input
 IMAGE = 3.0  # of all cycles, where the kernel is an image and the output small (a weight gradient): every tap turns
 
@@ -40,7 +42,10 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     lanes = costs.lanes_of(problem, machine)
     wide = machine.vector_bytes == 64 or machine.isa == "neon"  # 32 registers
     phases = prod(costs.phases(a) for a in problem.axes)
-    common = problem.groups * min(_by_features(problem, lanes, wide), _by_pixels(problem, lanes, wide))
+    group = min(_by_features(problem, lanes, wide), _by_pixels(problem, lanes, wide))
+    if problem.groups > 1:
+        group += GROUP + GROUP_WEIGHT * _weights(problem)
+    common = problem.groups * group
     if problem.axes and all(a.out > 1 and 4 * a.out < a.kernel for a in problem.axes):
         common *= IMAGE
     return common + (PHASE * phases if phases > 1 else 0.0)
@@ -90,12 +95,13 @@ def _by_pixels(problem: ConvProblem, lanes: int, wide: bool) -> float:
     product = lines * stretches * (pieces * tile + WEIGHT * _weights(problem))
     inner = min((abs(step) * a.stride for a, step in zip(problem.axes, problem.lhs.spatial, strict=True)), default=1)
     copied = problem.batch * problem.channels * prod(a.size for a in axes)
-    each = COPIED if inner == 1 else 2 * COPIED if inner == 2 else TRANSPOSED if problem.lhs.outer[2] == 1 else ALONE
+    whole = problem.lhs.outer[2] == 1 and problem.channels >= lanes
+    each = COPIED if inner == 1 else 2 * COPIED if inner == 2 else TRANSPOSED if whole else ALONE
     phased = any(costs.phases(a) > 1 for a in axes)
     if 1 in problem.out.spatial and not phased:
         storing = 0.0 if len(axes) == 1 or prod(a.kernel * a.stride for a in axes) == 1 else COPIED
     else:
-        storing = TRANSPOSED if problem.out.outer[2] == 1 else ALONE
+        storing = TRANSPOSED if problem.out.outer[2] == 1 and problem.features >= lanes else ALONE
     outputs = problem.batch * problem.features * prod(a.out for a in axes)
     return product + copied * each * 1.3 + lines * prod(plane[:-1]) * ROW + storing * outputs
 

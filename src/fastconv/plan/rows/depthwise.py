@@ -29,6 +29,7 @@ UNALIGNED = 1.0  # one that waits for a load across two cache lines
 TRANSPOSED = 0.6  # an element on its way into a panel or out of it
 TILE = 2.0  # a vector of outputs, its sums in and out
 GATHERED = 1.5  # an element moved alone
+DENSE = 2.0  # of all cycles, where a group has several channels in and out: each is loaded anew for every feature
 
 
 def refuse(problem: ConvProblem, machine: Machine) -> str | None:
@@ -95,6 +96,11 @@ def _in_planes(problem: ConvProblem, lanes: int) -> bool:
 
 
 def cycles(problem: ConvProblem, machine: Machine) -> float:
+    inputs = problem.batch if _cut_along_taps(problem) else problem.channels
+    return _cycles(problem, machine) * (DENSE if inputs > 1 and problem.features > 1 else 1.0)
+
+
+def _cycles(problem: ConvProblem, machine: Machine) -> float:
     lanes = costs.lanes_of(problem, machine)
     each = problem.batch * problem.features * prod(a.out for a in problem.axes)
     if _in_planes(problem, lanes):

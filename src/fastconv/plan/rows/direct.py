@@ -66,7 +66,10 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     adjoin = 1 in (problem.out.outer[2], *problem.out.spatial) and all(costs.phases(a) == 1 for a in problem.axes)
     if problem.lhs.outer[1] == 1 and problem.batch > 1:  # vectors run over the images
         adjoin = problem.out.outer[1] == 1
-    storing = (costs.STORE if adjoin else costs.STORE_SCATTERED) * lattice.rows * lattice.columns * lattice.count
+    store = costs.STORE if adjoin else costs.STORE_SCATTERED
+    if problem.groups > 1 and any(costs.phases(a) > 1 for a in problem.axes):
+        store *= 2  # few features: every stretch of outputs is short
+    storing = store * lattice.rows * lattice.columns * lattice.count
     return problem.groups * (product + packing + storing)
 
 

@@ -10,7 +10,7 @@ from fastconv.plan.row import timed
 from fastconv.problem import ConvProblem
 
 PRODUCT = 0.35  # cycles of a product in a long row of f32
-ROW = 12.0  # starting such a row
+ROW = 40.0  # starting such a row
 
 
 def _kind(dtype: str) -> str:

@@ -15,6 +15,9 @@ MOST_ELEMENTS = 1 << 19
 #: Most phases, as in csrc/drivers/stencil.cc.
 MOST_PHASES = 64
 
+CHANNELS = 1.7  # how much more a product costs where sums go over channels
+SHORT_ROW = 3.0  # cycles of an output in a row that fills no tile
+
 
 def refuse(problem: ConvProblem, machine: Machine) -> str | None:
     if why := refuse_unless_spatial(problem):
@@ -68,12 +71,16 @@ def _phase_cycles(problem: ConvProblem, machine: Machine) -> float:
     few_rows = not flat and axes[-2].out < 4
     # A shared tile is bound by its multiply-adds; else every one waits for a load across two cache lines.
     per_vector = problem.channels * taps * (0.6 if shared and not few_rows else 1.2) + 4.0
+    if problem.channels > 1:
+        per_vector *= CHANNELS
     kernel_rows = 1 if flat else axes[-2].kernel
     halo = 1 + (kernel_rows - 1) / 32 + sum((a.kernel - 1) / 4 for a in axes[:-2][-1:])
     copied = problem.groups * problem.batch * problem.channels * prod(a.out for a in axes[:-1]) * halo * lane.out * lane.stride
     each = costs.element_cycles(min(abs(s) for s in problem.lhs.spatial) * lane.stride, 0.12)
     weights = problem.groups * problem.features * problem.channels * taps * 1.0
     scatter = costs.element_cycles(min(abs(s) for s in problem.out.spatial), 0.0) * images * problem.features * lane.out
+    if lane.out < width:  # short rows leave through a buffer, element by element
+        scatter = max(scatter, SHORT_ROW * images * problem.features * lane.out)
     return vectors * per_vector + copied * each + weights + scatter
 
 
