@@ -17,8 +17,7 @@ constexpr int64_t kPanelBytes = 64 << 10;
 constexpr int64_t kGroupBlock = 512;  // groups of a task that reads them in place
 constexpr int64_t kBlock = 1 << 10;   // outputs of a block without panels, at most,
 constexpr int64_t kTasks = 64;        // and so many blocks or more
-constexpr int64_t kTaps = 64;         // taps of a block without panels,
-constexpr int64_t kColumnTaps = 16;   // so many of one row
+constexpr int64_t kTaps = 64;         // taps of a block without panels
 constexpr int64_t kParts = 16;
 
 int64_t even_block(int64_t count, int64_t target) { return count <= 0 ? 1 : ceil_div(count, ceil_div(count, target)); }
@@ -75,7 +74,7 @@ void cut(DepthwisePlan* s, bool panels) {
     for (int i = 0; i < s->p.dims; ++i) s->box[i] = 1;
     for (int i : {s->column(), s->row()}) {
         const int64_t extent = s->reduce ? s->p.axes[i].kernel : s->p.axes[i].out;
-        const int64_t most = !s->reduce ? outputs : i == s->column() ? kColumnTaps : kTaps;
+        const int64_t most = s->reduce ? kTaps : outputs;
         int64_t fits = 1, hi = std::max<int64_t>(1, extent);
         while (fits < hi) {
             const int64_t middle = s->box[i] = fits + (hi - fits + 1) / 2;

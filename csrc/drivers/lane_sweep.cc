@@ -25,6 +25,8 @@ Span interior(const Axis& a, Span box) {
     return {ceil_div(-first, a.stride), floor_div(a.size - 1 - last, a.stride) + 1};
 }
 
+constexpr int64_t kLongRow = 8;  // taps of a row above which tiles at its ends hold outputs of different taps
+
 // Outer taps as the kernels read them.
 struct TapList {
     int64_t *lhs, *rhs;
@@ -47,7 +49,7 @@ public:
         arguments_.inner_rhs = s.rhs.step[column_];
         arguments_.row_lhs = p.axes[row_].stride * s.lhs.step[row_];
         arguments_.column_lhs = p.axes[column_].stride * s.lhs.step[column_];
-        neighbours_ = !s.few_outputs && arguments_.column_lhs == arguments_.inner_lhs;
+        neighbours_ = arguments_.column_lhs == arguments_.inner_lhs;
         arguments_.row_out = s.out.step[row_];
         arguments_.column_out = s.out.step[column_];
     }
@@ -131,25 +133,29 @@ private:
         const LaneFunction<T> single = s.tiles->widest(rows, 1, 1).run;
         for (int64_t x = box.lo; x < box.hi;) {
             Span shared = taps(x);
-            int64_t run = 1;  // outputs of the same taps, or all that are left
+            const bool inside = inside_.lo <= x && x < inside_.hi;
+            const bool mixed = s.few_outputs || (!inside && s.taps[column_].length() > kLongRow);
+            int64_t run = 1;  // outputs of the same taps, or all up to the next border
             if (s.few_outputs)
                 run = box.hi - x;
-            else if (inside_.lo <= x && x < inside_.hi)
+            else if (inside)
                 run = std::min(inside_.hi, box.hi) - x;
+            else if (mixed)
+                run = (x < inside_.lo ? std::min(inside_.lo, box.hi) : box.hi) - x;
             else
                 while (x + run < box.hi && run < 8 && taps(x + run) == shared) ++run;
             while (run > 0) {
-                const typename LaneTiles<T>::Tile tile = s.tiles->widest(rows, run, neighbours_ ? shared.length() : 1);
+                const typename LaneTiles<T>::Tile tile = s.tiles->widest(rows, run, neighbours_ ? taps(x).length() : 1);
                 const int columns = tile.columns;
-                if (s.few_outputs) {
+                if (mixed) {
                     shared = taps(x);
                     for (int j = 1; j < columns; ++j) shared = common(shared, taps(x + j));
                 }
-                call(rows, tile.run, list, x, shared, out, accumulate);
-                for (int j = 0; s.few_outputs && j < columns; ++j) {  // what single columns have beyond
+                call(tile.run, list, x, shared, out, accumulate);
+                for (int j = 0; mixed && j < columns; ++j) {  // what single columns have beyond
                     const Span each = taps(x + j);
-                    call(rows, single, list, x + j, {each.lo, std::min(each.hi, shared.lo)}, out, true);
-                    call(rows, single, list, x + j, {std::max(each.lo, shared.hi), each.hi}, out, true);
+                    call(single, list, x + j, {each.lo, std::min(each.hi, shared.lo)}, out, true);
+                    call(single, list, x + j, {std::max(each.lo, shared.hi), each.hi}, out, true);
                 }
                 x += columns;
                 run -= columns;
@@ -159,7 +165,7 @@ private:
 
     Span taps(int64_t x) const { return taps_at(p.axes[column_], x, s.taps[column_]); }
 
-    void call(int rows, LaneFunction<T> run, const TapList& list, int64_t x, Span taps, int64_t out, bool accumulate) {
+    void call(LaneFunction<T> run, const TapList& list, int64_t x, Span taps, int64_t out, bool accumulate) {
         if (accumulate && taps.length() == 0) return;
         const Axis& a = p.axes[column_];
         arguments_.outer = list.count;
@@ -171,7 +177,6 @@ private:
         arguments_.rhs = s.rhs.data + first * s.rhs.step[column_];
         arguments_.out = s.out.data + out + x * s.out.step[column_];
         arguments_.accumulate = accumulate;
-        arguments_.lhs_ahead = rows * arguments_.row_lhs;
         run(arguments_);
     }
 

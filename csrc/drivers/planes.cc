@@ -15,7 +15,8 @@ namespace fastconv {
 namespace {
 
 constexpr double kMaxPhases = 64, kMaxTaps = 1 << 14;
-constexpr int64_t kRowTaps = 12;            // of a row, where no rows share what is read
+constexpr int64_t kRowTaps = 12;            // of a row, where no rows share what is read,
+constexpr int64_t kSharedRowTaps = 64;      // and where they do
 constexpr double kChunkProducts = 1 << 16;  // work below which a thread is not worth waking
 constexpr int64_t kTasks = 64;              // so many or more, where rows allow
 constexpr int kTileRows = 4;
@@ -350,7 +351,7 @@ bool suits_planes(const Problem& p, int lanes) {
         phases *= static_cast<double>(std::min(p.axes[i].lhs_dilation, p.axes[i].out));
     }
     if (taps == 0 || taps > kMaxTaps || phases > kMaxPhases) return false;
-    return p.axes[column - 1].kernel > 2 || a.kernel <= kRowTaps;
+    return a.kernel <= (p.axes[column - 1].kernel > 2 ? kSharedRowTaps : kRowTaps);
 }
 
 template <class T>

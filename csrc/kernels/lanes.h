@@ -18,7 +18,6 @@ struct LaneArguments {
     int64_t lanes, outer, inner;
     const int64_t *lhs_offset, *rhs_offset;
     int64_t inner_lhs, inner_rhs, row_lhs, column_lhs, row_out, column_out;
-    int64_t lhs_ahead;  // from the last outer tap to what a tile below reads anew: fetched early, unless 0
     const T *lhs, *rhs;
     T* out;
     bool accumulate;

@@ -39,14 +39,6 @@ static inline __attribute__((always_inline)) void lane_vector(const LaneArgument
             }
         }
     }
-    if (a.lhs_ahead != 0 && outer > 0) {
-        const T* next = a.lhs + lane + a.lhs_offset[outer - 1] + a.lhs_ahead;
-#pragma GCC unroll 8
-        for (int r = 0; r < Rows; ++r, next += row_lhs) {
-#pragma GCC unroll 16
-            for (int j = 0; j < Columns; ++j) __builtin_prefetch(next + j * column_lhs, 0, 2);
-        }
-    }
     const int64_t row_out = a.row_out, column_out = a.column_out;
     const bool accumulate = a.accumulate;
     T* row = a.out + lane;

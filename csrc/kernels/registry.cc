@@ -59,9 +59,8 @@ bool run_lane(const Row& row, int64_t runs, const int64_t* sizes, const T* a, co
     for (int i = 0; i < kernels.count; ++i) {
         const LaneKernel<T>& kernel = kernels.rows[i];
         if (kernel.rows != row.rows || kernel.columns != row.columns || kernel.taps != row.taps) continue;
-        const LaneArguments<T> arguments{lanes, outer,   inner, lhs.data(),          rhs.data(), lanes,
-                                         lanes, row_lhs, lanes, row.columns * lanes, lanes,      0,
-                                         a,     b,       c,     sizes[3] != 0};
+        const LaneArguments<T> arguments{lanes, outer, inner, lhs.data(), rhs.data(),   lanes, lanes, row_lhs, lanes, row.columns * lanes,
+                                         lanes, a,     b,     c,          sizes[3] != 0};
         for (int64_t turn = 0; turn < runs; ++turn) kernel.run(arguments);
         return true;
     }

@@ -20,13 +20,13 @@ PANEL_BYTES = 64 << 10
 MOST_SUMS = 1 << 10
 PARTS = 16
 
-#: Where rows are read in place (csrc/drivers/planes.cc): taps of a row that no other row shares.
-ROW_TAPS = 12
+#: Where rows are read in place (csrc/drivers/planes.cc): taps of a row that no other row shares, and of one that others do.
+ROW_TAPS, SHARED_ROW_TAPS = 12, 64
 
 # Cycles, fitted on the rows that benchmarks/models.py times.
-PRODUCT = 0.6  # a vector of products
+PRODUCT = 0.5  # a vector of products
 UNALIGNED = 1.0  # one that waits for a load across two cache lines
-TRANSPOSED = 0.6  # an element on its way into a panel or out of it
+TRANSPOSED = 0.25  # an element on its way into a panel or out of it
 TILE = 2.0  # a vector of outputs, its sums in and out
 GATHERED = 1.5  # an element moved alone
 DENSE = 2.0  # of all cycles, where a group has several channels in and out: each is loaded anew for every feature
@@ -92,7 +92,7 @@ def _in_planes(problem: ConvProblem, lanes: int) -> bool:
     period = costs.phases(column)
     if steps[0][1:] != (1, 1) or period > 2 or period * column.stride // column.lhs_dilation > 2 or 2 * column.out < lanes * period:
         return False
-    return column.kernel <= ROW_TAPS or (len(axes) > 1 and axes[-2].kernel > 2)
+    return column.kernel <= (SHARED_ROW_TAPS if len(axes) > 1 and axes[-2].kernel > 2 else ROW_TAPS)
 
 
 def cycles(problem: ConvProblem, machine: Machine) -> float:
