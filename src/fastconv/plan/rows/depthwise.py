@@ -29,7 +29,7 @@ UNALIGNED = 1.0  # one that waits for a load across two cache lines
 TRANSPOSED = 0.25  # an element on its way into a panel or out of it
 TILE = 2.0  # a vector of outputs, its sums in and out
 GATHERED = 1.5  # an element moved alone
-DENSE = 2.0  # of all cycles, where a group has several channels in and out: each is loaded anew for every feature
+DENSE = 3.2  # of all cycles, where a group has several channels in and out: each is loaded anew for every feature
 
 
 def refuse(problem: ConvProblem, machine: Machine) -> str | None:
