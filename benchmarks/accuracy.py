@@ -87,8 +87,8 @@ def main() -> None:
             x = rng.standard_normal((n, channels, size, size)).astype(np.float32)
             w = rng.standard_normal((features, channels, 3, 3)).astype(np.float32)
             make(rng, x, w)
-            specs = (Spec.contiguous(array.shape, "float32") for array in (x, w))
-            problem = family("conv", ConvDims(x.shape, w.shape, padding=1), *specs, Epilogue()).problem
+            x_spec, w_spec = (Spec.contiguous(array.shape, "float32") for array in (x, w))
+            problem = family("conv", ConvDims(x.shape, w.shape, padding=1), x_spec, w_spec, Epilogue()).problem
             ref = with_peak(reference(problem, x, w), problem, x, w)
             for name, (conv, kind) in contestants.items():
                 error = np.abs(conv(x, w).astype(np.float64) - ref.value[0])

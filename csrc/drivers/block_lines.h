@@ -49,7 +49,6 @@ struct BlockCopy {
     int64_t input(const Axis& a, int i, int64_t phase, int64_t at) const { return (first[i] + at) * a.stride + phase - a.lo; }
     // Where a tap of this reach on every axis lies in a channel of the copy.
     int64_t tap(const Problem& problem, const BlockLines& lines, const int64_t* reach) const;
-    int64_t line_axes(int dims) const { return dims < 2 ? dims : 2; }
     int64_t line(int dims) const;   // positions of a line, its ends included
     int64_t lines(int dims) const;  // of the block: combinations of the outer axes
 };

@@ -86,11 +86,11 @@ struct Indices32 {
     __m512i value;
     explicit Indices32(const int32_t* from)
         : value(sizeof(T) == 4 ? _mm512_loadu_si512(from)
-                               : _mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))) {}
+                               : _mm512_maskz_cvtepi32_epi64(0xff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))) {}
 };
 template <int Sources>
 static inline __m512 pick(const __m512* source, const Indices32<float>& index) {
-    if constexpr (Sources == 1) return _mm512_permutexvar_ps(index.value, source[0]);
+    if constexpr (Sources == 1) return _mm512_maskz_permutexvar_ps(0xffff, index.value, source[0]);
     if constexpr (Sources > 1) {
         const __m512 low = _mm512_permutex2var_ps(source[0], index.value, source[1]);
         if constexpr (Sources == 2) return low;
@@ -102,7 +102,7 @@ static inline __m512 pick(const __m512* source, const Indices32<float>& index) {
 }
 template <int Sources>
 static inline __m512d pick(const __m512d* source, const Indices32<double>& index) {
-    if constexpr (Sources == 1) return _mm512_permutexvar_pd(index.value, source[0]);
+    if constexpr (Sources == 1) return _mm512_maskz_permutexvar_pd(0xff, index.value, source[0]);
     if constexpr (Sources > 1) {
         const __m512d low = _mm512_permutex2var_pd(source[0], index.value, source[1]);
         if constexpr (Sources == 2) return low;

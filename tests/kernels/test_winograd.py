@@ -83,6 +83,11 @@ def offset(rng: np.random.Generator, problem: ConvProblem, data: Buffers) -> Non
     data.lhs[...] += 1e3
 
 
+def normal(rng: np.random.Generator, elements: tuple[int, int, int], dtype: str) -> Buffers:
+    lhs, rhs = (rng.standard_normal(count).astype(dtype) for count in elements[:2])
+    return Buffers(lhs, rhs, None)
+
+
 def tiny_numbers(rng: np.random.Generator, problem: ConvProblem, data: Buffers) -> None:
     """Products below the smallest normal number."""
     for array in data[:2]:
@@ -100,7 +105,7 @@ def test_the_bound_on_hostile_data(make: Callable[..., None], dtype: str, level:
         rng = np.random.default_rng(seed)
         plain, elements = image(channels, features, size)
         problem = with_dtype(plain, dtype)
-        data = Buffers(*(rng.standard_normal(count).astype(dtype) for count in elements[:2]), None)
+        data = normal(rng, elements, dtype)
         make(rng, problem, data)
         expected = with_peak(reference(problem, *data), problem, *data)
         with _core.isa_level(level):
@@ -112,7 +117,7 @@ def test_the_bound_is_the_designs() -> None:
     """Written out again, output by output: 4 eps (taps + 1) times the window's largest numbers, and the usual small terms."""
     problem, elements = image(3, 2, (5, 4), batch=1)
     rng = np.random.default_rng(0)
-    data = Buffers(*(rng.standard_normal(count).astype(np.float32) for count in elements[:2]), None)
+    data = normal(rng, elements, "float32")
     ref = with_peak(reference(problem, *data), problem, *data)
     limit = bound(problem, ref, "window")
     x, w = data.lhs.reshape(3, 5, 4).astype(float), data.rhs.reshape(2, 3, 9).astype(float)
@@ -128,7 +133,7 @@ def test_one_outlier_stays_in_its_windows() -> None:
     """F(2,3) reads only an output's own window: elsewhere not one bit changes."""
     problem, elements = image(20, 18, (12, 15), batch=1)
     rng = np.random.default_rng(1)
-    data = Buffers(*(rng.standard_normal(count).astype(np.float32) for count in elements[:2]), None)
+    data = normal(rng, elements, "float32")
     before = view(run(problem, ROW.code, data, elements[2]), problem.out, problem.out_extents).copy()
     view(data.lhs, problem.lhs, problem.lhs_extents)[0, 0, 3, 6, 7] = 1e30
     after = view(run(problem, ROW.code, data, elements[2]), problem.out, problem.out_extents)

@@ -30,12 +30,13 @@ def plan(
     layout: str = "NC",
     precision: str | None = None,
 ) -> Plan:
-    """The algorithm that a call on C-ordered arrays would use, why, and what it is modelled to cost; nothing is computed.
+    """The algorithm that a call on C-ordered arrays would use, why, and what it is expected to cost; nothing is computed.
 
     x_shape, w_shape: the shapes of the forward call's x and w. op: "conv", "conv_transpose", "input_grad" or "weight_grad";
     transposed=True makes a gradient that of a transposed convolution. The other options are those of `conv`.
-    Returns a `Plan` with .algorithm, .seconds, .workspace_bytes and .considered (each algorithm's modelled seconds, or the
-    reason why it cannot run); str(plan) lists them.
+    Returns a `Plan` with .algorithm, .seconds, .workspace_bytes, .bound and .considered: for each algorithm its seconds, modelled or
+    measured by `fastconv tune`, or the reason why it was not taken; str(plan) lists them. docs/design.md says what each
+    algorithm is; the approximate ones, "winograd" and "fft", are never taken with precision="highest".
 
     Raises: ValueError, TypeError as `conv`.
 

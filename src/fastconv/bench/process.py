@@ -62,7 +62,6 @@ class Worker:
         # -P: a file of the user's folder that is called torch.py must not be taken for torch.
         command = [sys.executable, "-P", "-m", "fastconv.bench.worker", self.contestant.module, str(self.threads)]
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(self.threads))}
-        environment.pop("FASTCONV_JAX", None)  # plain JAX must stay plain
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment)
         self._pending = b""
         return self.receive(limit)

@@ -1,4 +1,4 @@
-"""The algorithms of the library; codes are part of the C ABI (csrc/engine.h)."""
+"""The algorithms of the library; codes are part of the C ABI (csrc/engine.cc)."""
 
 from __future__ import annotations
 

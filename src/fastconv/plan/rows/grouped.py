@@ -20,7 +20,7 @@ MOST_SCRATCH = 1 << 21
 #: Tasks of one call, as in csrc/drivers/grouped_lanes.cc.
 TASKS = 16
 
-# Cycles, fitted on the rows of benchmarks/grouped.py.
+# Cycles, fitted on measurements.
 PRODUCT = 0.56  # a vector multiply-add in a full tile of pixels
 PRODUCT_LANES = 0.65  # and in one of channels: each waits for a load
 DOT = 0.9  # a vector multiply-add in a tile of dot products
