@@ -3,7 +3,7 @@
 #include <cstring>
 #include <memory>
 
-#include "base/scratch.h"
+#include "base/tasks.h"
 #include "drivers/block.h"
 #include "drivers/geometry.h"
 
@@ -72,15 +72,8 @@ public:
                 pack_chunk(group, panel, index % chunks * channel_block_, shared + chunk_at(group, panel, index % chunks * channel_block_));
             });
         }
-        std::atomic<bool> exhausted{false};
-        for_chunks(executor, p.groups * pixel_blocks_ * panel_blocks_, [&](int64_t task) {
-            void* local = scratch(ScratchSlot::local, local_bytes());
-            if (local == nullptr)
-                exhausted.store(true);
-            else
-                run_task(task, local);
-        });
-        return exhausted.load() ? "out of memory" : nullptr;
+        return for_tasks(executor, p.groups * pixel_blocks_ * panel_blocks_, local_bytes(),
+                         [&](int64_t task, void* local) { run_task(task, local); });
     }
 
 private:

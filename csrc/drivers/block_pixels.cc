@@ -3,7 +3,7 @@
 #include <cstring>
 #include <memory>
 
-#include "base/scratch.h"
+#include "base/tasks.h"
 #include "drivers/block.h"
 #include "drivers/block_lines.h"
 #include "drivers/geometry.h"
@@ -74,15 +74,8 @@ public:
         call_.out = out;
         weights_ = shared;
         if (packed_) pack_weights(shared, executor);
-        std::atomic<bool> exhausted{false};
-        for_chunks(executor, p.groups * p.batch * lines_.blocks() * feature_blocks_, [&](int64_t task) {
-            void* local = scratch(ScratchSlot::local, local_bytes());
-            if (local == nullptr)
-                exhausted.store(true);
-            else
-                run_task(task, local);
-        });
-        return exhausted.load() ? "out of memory" : nullptr;
+        return for_tasks(executor, p.groups * p.batch * lines_.blocks() * feature_blocks_, local_bytes(),
+                         [&](int64_t task, void* local) { run_task(task, local); });
     }
 
 private:

@@ -4,11 +4,11 @@
 // vector of groups is transposed into a panel that the caches hold, and outputs are transposed on their way back. A weight
 // gradient is a sum of many taps for few outputs: it is cut into parts along the taps, which are added in order.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <vector>
 
 #include "base/scratch.h"
+#include "base/tasks.h"
 #include "drivers/depthwise_plan.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
@@ -53,21 +53,17 @@ public:
         for (int i = 0; i < p.dims; ++i)
             products *= static_cast<double>(p.axes[i].kernel) * static_cast<double>(s.reduce ? p.axes[i].out : s.box[i]);
         const int64_t grain = s.reduce ? 1 : std::max<int64_t>(1, static_cast<int64_t>(kChunkProducts / std::max(1.0, products)));
-        std::atomic<bool> exhausted{false};
-        for_chunks(executor, ceil_div(tasks, grain), [&](int64_t chunk) {
-            const size_t panels = static_cast<size_t>(s.lhs_panel + s.rhs_panel + s.out_panel) * sizeof(T);
-            T* local = static_cast<T*>(scratch(ScratchSlot::local, panels + static_cast<size_t>(s.lists) * sizeof(int64_t) + 64));
-            if (local == nullptr) {
-                exhausted.store(true);
-                return;
-            }
+        const size_t panels = static_cast<size_t>(s.lhs_panel + s.rhs_panel + s.out_panel) * sizeof(T);
+        const size_t bytes = panels + static_cast<size_t>(s.lists) * sizeof(int64_t) + 64;
+        const char* why = for_tasks(executor, ceil_div(tasks, grain), bytes, [&](int64_t chunk, void* memory) {
+            T* local = static_cast<T*>(memory);
             for (int64_t task = chunk * grain; task < std::min(tasks, (chunk + 1) * grain); ++task)
                 if (s.reduce)
                     add_part(task, local);
                 else
                     make_block(task, local);
         });
-        if (exhausted.load()) return "out of memory";
+        if (why != nullptr) return why;
         if (s.reduce) for_chunks(executor, images, [&](int64_t image) { finish_sums(image); });
         return nullptr;
     }

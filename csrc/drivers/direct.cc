@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/scratch.h"
+#include "base/tasks.h"
 #include "drivers/blocking.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
@@ -80,16 +81,9 @@ public:
             InlineExecutor alone;  // waking others costs more than packing little
             pack_shared(shared_ < kSharedAlone ? alone : executor);
         }
-        std::atomic<bool> exhausted{false};
-        for_chunks(executor, tasks_, [&](int64_t task) {
-            void* local = scratch(ScratchSlot::local, static_cast<size_t>(local_));
-            if (local == nullptr)
-                exhausted.store(true);
-            else
-                run_task(task, local);
-        });
-        if (partial_ > 0 && !exhausted.load()) sum_partials(executor, &exhausted);
-        return exhausted.load() ? "out of memory" : nullptr;
+        const char* why =
+            for_tasks(executor, tasks_, static_cast<size_t>(local_), [&](int64_t task, void* local) { run_task(task, local); });
+        return why == nullptr && partial_ > 0 ? sum_partials(executor) : why;
     }
 
     // True when a sum that padding takes part in came out infinite or NaN.
@@ -291,17 +285,14 @@ private:
     }
 
     // Adds the parts of the depth of each block in order, whoever computed them.
-    void sum_partials(Executor& executor, std::atomic<bool>* exhausted) const {
+    const char* sum_partials(Executor& executor) const {
         for (const Part<T>& part : parts_) {
             const Blocking& c = part.cut;
             if (c.splits == 1) continue;
-            for_chunks(executor, p_.groups * c.row_blocks * c.column_blocks, [&](int64_t block) {
-                // The block's own scratch is free by now: every task has been summed into partials.
-                Place* places = static_cast<Place*>(scratch(ScratchSlot::local, static_cast<size_t>(local_)));
-                if (places == nullptr) {
-                    exhausted->store(true);
-                    return;
-                }
+            const int64_t blocks = p_.groups * c.row_blocks * c.column_blocks;
+            // A thread's scratch is free by now: every task has been summed into partials.
+            const char* why = for_tasks(executor, blocks, static_cast<size_t>(local_), [&](int64_t block, void* local) {
+                Place* places = static_cast<Place*>(local);
                 const Task t = task_of(part, block * c.splits);
                 find_places(part, t, places);
                 T* sums = partials_ + part.partial + block * c.splits * part.block_size();
@@ -316,7 +307,9 @@ private:
                     });
                 });
             });
+            if (why != nullptr) return why;
         }
+        return nullptr;
     }
 
     const Problem p_;

@@ -1,9 +1,8 @@
 // Every problem, every dtype: one output row at a time, its products added along the output axis that vectorises best.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
-#include "base/scratch.h"
+#include "base/tasks.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
 #include "drivers/geometry.h"
@@ -313,17 +312,10 @@ const char* run_general(const Problem& problem, const Buffers& buffers, Executor
     products = std::max<int64_t>(1, products) * general.block;
     const int64_t grain = std::max<int64_t>(1, kChunkProducts / products);
     const int64_t chunks = ceil_div(general.rows, grain);
-    std::atomic<bool> exhausted{false};
-    for_chunks(executor, chunks, [&](int64_t chunk) {
-        void* acc = scratch(ScratchSlot::local, general.scratch_bytes());
-        if (acc == nullptr) {
-            exhausted.store(true);
-            return;
-        }
+    return for_tasks(executor, chunks, general.scratch_bytes(), [&](int64_t chunk, void* acc) {
         const int64_t end = std::min(general.rows, (chunk + 1) * grain);
         for (int64_t row = chunk * grain; row < end; ++row) general.run_row(row, acc);
     });
-    return exhausted.load() ? "out of memory" : nullptr;
 }
 
 }  // namespace fastconv

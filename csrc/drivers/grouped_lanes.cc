@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/scratch.h"
+#include "base/tasks.h"
 #include "drivers/epilogue.h"
 #include "drivers/grouped_lanes_plan.h"
 #include "kernels/grouped.h"
@@ -51,17 +52,14 @@ public:
             for_chunks(weights < kPackAlone ? alone : executor, plan_.vectors, [&](int64_t vector) { pack_weights(vector); });
             if (suspicious_.load()) return kSuspicious;
         }
-        std::atomic<bool> exhausted{false};
-        for_chunks(executor, s.gradient ? plan_.vectors * plan_.splits : plan_.vectors * plan_.units, [&](int64_t task) {
-            void* local = scratch(ScratchSlot::local, static_cast<size_t>(local_));
-            if (local == nullptr)
-                exhausted.store(true);
-            else if (s.gradient)
+        const int64_t tasks = plan_.vectors * (s.gradient ? plan_.splits : plan_.units);
+        const char* why = for_tasks(executor, tasks, static_cast<size_t>(local_), [&](int64_t task, void* local) {
+            if (s.gradient)
                 add_units(task, local);
             else
                 run_unit(task, local);
         });
-        if (exhausted.load()) return "out of memory";
+        if (why != nullptr) return why;
         if (s.gradient) for_chunks(executor, plan_.vectors, [&](int64_t vector) { finish_sums(vector); });
         return suspicious_.load() ? kSuspicious : nullptr;
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/scratch.h"
+#include "base/tasks.h"
 #include "drivers/epilogue.h"
 #include "drivers/geometry.h"
 #include "drivers/grouped.h"
@@ -119,13 +120,8 @@ public:
             std::memset(shared_ + shared, 0, static_cast<size_t>(lanes_) * sizeof(T));
             if (!tiles_.finite(shared_, ceil_div(shared, lanes_) * lanes_)) return kSuspicious;
         }
-        std::atomic<bool> exhausted{false};
-        for_chunks(executor, s.groups * (s.gradient ? splits_ : units_), [&](int64_t task) {
-            char* memory = static_cast<char*>(scratch(ScratchSlot::local, static_cast<size_t>(local_)));
-            if (memory == nullptr) {
-                exhausted.store(true);
-                return;
-            }
+        const int64_t tasks = s.groups * (s.gradient ? splits_ : units_);
+        const char* why = for_tasks(executor, tasks, static_cast<size_t>(local_), [&](int64_t task, void* memory) {
             Local local;
             local.right = reinterpret_cast<const T**>(memory);
             local.in = align(local.right + depth_);
@@ -137,7 +133,7 @@ public:
             else
                 run_unit(task / units_, unit_of(task % units_), local);
         });
-        if (exhausted.load()) return "out of memory";
+        if (why != nullptr) return why;
         if (s.gradient) for_chunks(executor, s.groups, [&](int64_t group) { finish_sums(group); });
         return suspicious_.load() ? kSuspicious : nullptr;
     }

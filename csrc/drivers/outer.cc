@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/scratch.h"
+#include "base/tasks.h"
 #include "drivers/drivers.h"
 #include "drivers/finite.h"
 #include "drivers/outer_pack.h"
@@ -53,21 +54,15 @@ public:
             parts = static_cast<T*>(scratch(ScratchSlot::shared, static_cast<size_t>(plan_.tasks() * sums_) * sizeof(T)));
             if (parts == nullptr) return "out of memory";
         }
-        std::atomic<bool> exhausted{false};
-        for_chunks(executor, plan_.tasks(), [&](int64_t index) {
-            const int64_t size = packed_ + copied_ + (parts == nullptr ? sums_ : 0);
-            T* local = static_cast<T*>(scratch(ScratchSlot::local, static_cast<size_t>(size) * sizeof(T)));
-            if (local == nullptr) {
-                exhausted.store(true);
-                return;
-            }
+        const size_t bytes = static_cast<size_t>(packed_ + copied_ + (parts == nullptr ? sums_ : 0)) * sizeof(T);
+        const char* why = for_tasks(executor, plan_.tasks(), bytes, [&](int64_t index, void* memory) {
+            T* local = static_cast<T*>(memory);
             const OuterTask task = plan_.task(index);
             T* sums = parts == nullptr ? local + packed_ + copied_ : parts + index * sums_;
             add_products(task, local, sums);
             if (parts == nullptr) write(task, sums, 0, plan_.row_taps() * task.rows);
         });
-        if (exhausted.load()) return "out of memory";
-        if (parts == nullptr) return nullptr;
+        if (why != nullptr || parts == nullptr) return why;
         for_chunks(executor, blocks * kPieces, [&](int64_t chunk) {  // the parts of each sum in order, whoever computed them
             const OuterTask task = plan_.task(chunk / kPieces * plan_.splits);
             const int64_t piece = chunk % kPieces, count = plan_.row_taps() * task.rows;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/scratch.h"
+#include "base/tasks.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
 #include "drivers/geometry.h"
@@ -61,15 +62,8 @@ public:
     }
 
     const char* run(Executor& executor) const {
-        std::atomic<bool> exhausted{false};
-        for_chunks(executor, tasks_, [&](int64_t task) {
-            void* local = scratch(ScratchSlot::local, static_cast<size_t>(local_));
-            if (local == nullptr)
-                exhausted.store(true);
-            else
-                run_task(task, static_cast<char*>(local));
-        });
-        return exhausted.load() ? "out of memory" : nullptr;
+        return for_tasks(executor, tasks_, static_cast<size_t>(local_),
+                         [&](int64_t task, void* local) { run_task(task, static_cast<char*>(local)); });
     }
 
     // True when a sum that zeros of merged phases took part in came out infinite or NaN.

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/scratch.h"
+#include "base/tasks.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
 #include "drivers/finite.h"
@@ -84,18 +85,11 @@ public:
         const int64_t parts = p.groups * p.batch * splits_;
         T* sums = static_cast<T*>(scratch(ScratchSlot::shared, static_cast<size_t>(parts * sums_) * sizeof(T)));
         if (sums == nullptr) return "out of memory";
-        std::atomic<bool> exhausted{false};
-        for_chunks(executor, parts, [&](int64_t part) {
-            const int64_t lane_taps = p.axes[lane_].kernel;
-            const size_t elements =
-                static_cast<size_t>(p.axes[lane_].rhs_dilation * pitch_ + kMaxLeft * lane_taps + 64 + 2 * kMaxSide * 16);
-            T* local = static_cast<T*>(scratch(ScratchSlot::local, elements * sizeof(T)));
-            if (local == nullptr)
-                exhausted.store(true);
-            else
-                run_part(part, sums + part * sums_, local);
-        });
-        if (exhausted.load()) return "out of memory";
+        const Axis& lane = p.axes[lane_];
+        const int64_t elements = lane.rhs_dilation * pitch_ + kMaxLeft * lane.kernel + 64 + 2 * kMaxSide * 16;
+        const char* why = for_tasks(executor, parts, static_cast<size_t>(elements) * sizeof(T),
+                                    [&](int64_t part, void* local) { run_part(part, sums + part * sums_, static_cast<T*>(local)); });
+        if (why != nullptr) return why;
         for_chunks(executor, p.groups * p.batch, [&](int64_t image) { finish(image, sums + image * splits_ * sums_); });
         return nullptr;
     }

@@ -2,11 +2,11 @@
 // every input vector loaded once per tap column and used by all rows it meets. A task copies its piece of the input, padded,
 // into cache-sized scratch first: any layout, stride and padding is then the same case.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <vector>
 
 #include "base/scratch.h"
+#include "base/tasks.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
 #include "drivers/finite.h"
@@ -65,17 +65,10 @@ public:
         const int64_t tasks = p.groups * p.batch * s.far_outputs * s.plane_blocks * s.row_blocks * s.lane_blocks;
         const int64_t products = p.features * s.groups_per_feature * s.group_weights * s.plane_block * s.row_block * s.lane_block;
         const int64_t grain = std::max<int64_t>(1, kChunkProducts / std::max<int64_t>(1, products));
-        std::atomic<bool> exhausted{false};
-        for_chunks(executor, ceil_div(tasks, grain), [&](int64_t chunk) {
-            char* local = static_cast<char*>(scratch(ScratchSlot::local, local_bytes()));
-            if (local == nullptr) {
-                exhausted.store(true);
-                return;
-            }
+        return for_tasks(executor, ceil_div(tasks, grain), local_bytes(), [&](int64_t chunk, void* local) {
             const int64_t end = std::min(tasks, (chunk + 1) * grain);
-            for (int64_t task = chunk * grain; task < end; ++task) run_task(task, local);
+            for (int64_t task = chunk * grain; task < end; ++task) run_task(task, static_cast<char*>(local));
         });
-        return exhausted.load() ? "out of memory" : nullptr;
     }
 
 private:

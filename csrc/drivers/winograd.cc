@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "base/scratch.h"
+#include "base/tasks.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
 #include "drivers/geometry.h"
@@ -57,16 +58,9 @@ public:
         } else {
             local += w_.pair_weights() + weights_.scratch_size();
         }
-        std::atomic<bool> exhausted{false};
-        for_chunks(executor, w_.tasks(), [&](int64_t task) {
-            if (suspicious()) return;  // it will be done again
-            T* memory = static_cast<T*>(scratch(ScratchSlot::local, static_cast<size_t>(local) * sizeof(T)));
-            if (memory == nullptr)
-                exhausted.store(true);
-            else
-                run_task(task_of(task), memory);
+        return for_tasks(executor, w_.tasks(), static_cast<size_t>(local) * sizeof(T), [&](int64_t task, void* memory) {
+            if (!suspicious()) run_task(task_of(task), static_cast<T*>(memory));  // else all will be done again
         });
-        return exhausted.load() ? "out of memory" : nullptr;
     }
 
     // True when a sum came out infinite or NaN.

@@ -1,10 +1,9 @@
 #include "drivers/winograd_weights.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 
-#include "base/scratch.h"
+#include "base/tasks.h"
 
 namespace fastconv {
 namespace {
@@ -46,18 +45,12 @@ void WinogradWeights<T>::pair(int64_t group, int64_t vector, T* to, T* scratch) 
 template <class T>
 const char* WinogradWeights<T>::all(T* to, Executor& executor) const {
     const int64_t squares = w_.p.groups * w_.vectors * w_.blocks;
-    std::atomic<bool> exhausted{false};
     InlineExecutor alone;  // waking others costs more than a few squares
-    for_chunks(squares <= kAlone ? alone : executor, squares, [&](int64_t index) {
-        T* local = static_cast<T*>(scratch(ScratchSlot::local, static_cast<size_t>(scratch_size()) * sizeof(T)));
-        if (local == nullptr) {
-            exhausted.store(true);
-            return;
-        }
+    const size_t bytes = static_cast<size_t>(scratch_size()) * sizeof(T);
+    return for_tasks(squares <= kAlone ? alone : executor, squares, bytes, [&](int64_t index, void* local) {
         const int64_t vector = index / w_.blocks % w_.vectors, group = index / w_.blocks / w_.vectors;
-        square(group, vector, index % w_.blocks, to + at(group, vector / 2 * 2), local);
+        square(group, vector, index % w_.blocks, to + at(group, vector / 2 * 2), static_cast<T*>(local));
     });
-    return exhausted.load() ? "out of memory" : nullptr;
 }
 
 template <class T>
