@@ -149,26 +149,33 @@ private:
         return true;
     }
 
-    void copy_row(const T* from, int64_t first, T* to) const {
+    // One of a row's `stride` sub-rows, the same for every row of a block: to[t] = from[t * step], where data lies at begin <= t < end.
+    // Beyond `length` scratch holds anything: only lanes that are cut off read it.
+    struct SubRow {
+        int64_t begin, end, length, step;
+    };
+
+    SubRow sub_row(const Block& b, int64_t base) const {
         const Axis& lane = p.axes[s.lane];
-        const int64_t step = p.lhs.spatial[s.lane];
-        for (int64_t phase = 0; phase < lane.stride; ++phase, to += s.phase_pitch) {
-            // to[t] = from[(first + phase + t * stride) * step] where that exists
-            const int64_t base = first + phase;
-            const int64_t begin = std::min(s.phase_pitch, std::max<int64_t>(0, ceil_div(-base, lane.stride)));
-            const int64_t end = std::max(begin, std::min(s.phase_pitch, ceil_div(lane.size - base, lane.stride)));
-            std::memset(to, 0, static_cast<size_t>(begin) * sizeof(T));
-            const T* source = from + base * step;
-            const int64_t move = lane.stride * step;
-            if (move == 1)
-                std::memcpy(to + begin, source + begin, static_cast<size_t>(end - begin) * sizeof(T));
-            else
-                for (int64_t t = begin; t < end; ++t) to[t] = source[t * move];
-            std::memset(to + end, 0, static_cast<size_t>(s.phase_pitch - end) * sizeof(T));
-        }
+        SubRow row;
+        row.length = std::min(s.phase_pitch, b.lanes + (lane.kernel - 1) * lane.rhs_dilation / lane.stride);
+        row.begin = std::min(row.length, std::max<int64_t>(0, ceil_div(-base, lane.stride)));
+        row.end = std::max(row.begin, std::min(row.length, ceil_div(lane.size - base, lane.stride)));
+        row.step = lane.stride * p.lhs.spatial[s.lane];
+        return row;
     }
 
-    void copy_input(const Block& b, T* to) const {
+    static void copy_row(const SubRow& row, const T* from, T* to) {
+        for (int64_t t = 0; t < row.begin; ++t) to[t] = 0;
+        if (row.step == 1)
+            std::memcpy(to + row.begin, from + row.begin, static_cast<size_t>(row.end - row.begin) * sizeof(T));
+        else
+            for (int64_t t = row.begin; t < row.end; ++t) to[t] = from[t * row.step];
+        for (int64_t t = row.end; t < row.length; ++t) to[t] = 0;
+    }
+
+    // Copies planes first <= z < last of the block (counted from its first input plane), each to its place in the ring.
+    void copy_planes(const Block& b, int64_t first, int64_t last, T* to) const {
         const T* image = lhs_ + p.lhs.offset + b.group * p.lhs.outer[0] + b.image * p.lhs.outer[1];
         const int64_t first_lane = input(s.lane, b.lane, 0);
         const int64_t first_row = s.row < 0 ? 0 : input(s.row, b.row, 0), first_plane = s.plane < 0 ? 0 : input(s.plane, b.plane, 0);
@@ -180,15 +187,19 @@ private:
                 int64_t far;
                 if (!far_offset(b, tap, &far)) continue;
                 const T* source = image + c * p.lhs.outer[2] + far;
-                for (int64_t z = 0; z < s.planes; ++z) {
+                for (int64_t z = first; z < last; ++z) {
                     if (s.plane >= 0 && !inside(s.plane, first_plane + z)) continue;
                     const T* plane = source + (s.plane < 0 ? 0 : (first_plane + z) * p.lhs.spatial[s.plane]);
-                    T* place = block + z * s.plane_size();
-                    for (int64_t y = 0; y < rows; ++y, place += s.pitch) {
-                        if (s.row >= 0 && !inside(s.row, first_row + y))
-                            std::memset(place, 0, static_cast<size_t>(s.pitch) * sizeof(T));
-                        else
-                            copy_row(plane + (s.row < 0 ? 0 : (first_row + y) * p.lhs.spatial[s.row]), first_lane, place);
+                    for (int64_t phase = 0; phase < p.axes[s.lane].stride; ++phase) {
+                        const SubRow row = sub_row(b, first_lane + phase);
+                        const T* from = plane + (first_lane + phase) * p.lhs.spatial[s.lane];
+                        T* place = block + z % s.planes * s.plane_size() + phase * s.phase_pitch;
+                        for (int64_t y = 0; y < rows; ++y, place += s.pitch) {
+                            if (s.row >= 0 && !inside(s.row, first_row + y))
+                                std::memset(place, 0, static_cast<size_t>(row.length) * sizeof(T));
+                            else
+                                copy_row(row, from + (s.row < 0 ? 0 : (first_row + y) * p.lhs.spatial[s.row]), place);
+                        }
                     }
                 }
             }
@@ -209,8 +220,11 @@ private:
         int64_t* first_weight = offset + s.groups_per_feature;
         const T** weight = reinterpret_cast<const T**>(first_weight + s.groups_per_feature);
         T* in = reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(weight + s.groups_per_feature) + 63) / 64 * 64);
-        copy_input(b, in);
+        int64_t copied = 0;
         for (int64_t z = 0; z < b.planes; ++z) {
+            const int64_t first = s.plane < 0 ? 0 : z * p.axes[s.plane].stride;
+            copy_planes(b, std::max(copied, first), first + s.planes, in);
+            copied = first + s.planes;
             // The channels and outer taps that meet data: padding planes are never multiplied.
             int64_t groups = 0;
             for (int64_t c = 0; c < p.channels; ++c)
@@ -221,7 +235,7 @@ private:
                         int64_t plane = 0;
                         if (s.plane >= 0) {
                             if (!inside(s.plane, input(s.plane, b.plane + z, k))) continue;
-                            plane = z * p.axes[s.plane].stride + k * p.axes[s.plane].rhs_dilation;
+                            plane = (first + k * p.axes[s.plane].rhs_dilation) % s.planes;
                         }
                         offset[groups] = ((c * s.far_taps + tap) * s.planes + plane) * s.plane_size();
                         first_weight[groups++] = ((c * s.far_taps + tap) * outer_kernel(s.plane) + k) * s.group_weights;

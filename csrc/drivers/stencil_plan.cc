@@ -10,8 +10,9 @@ namespace {
 constexpr int64_t kLaneBytes = 2048;   // of a row of a task: tiles then sweep rows that the first cache holds
 constexpr int64_t kFlatBytes = 16384;  // of a stretch of a flat stencil
 constexpr int64_t kRows = 32;
-constexpr int64_t kRowsOfVolume = 16;
-constexpr int64_t kPlanes = 4;
+constexpr int64_t kRowsOfSmall = 16;  // of volumes, whose planes the first cache should hold, and of kernels whose halo is narrow
+constexpr int64_t kSmall = 3;
+constexpr int64_t kTasks = 32;  // enough to keep many cores even
 constexpr int64_t kScratchElements = int64_t{1} << 20;
 
 int64_t even_block(int64_t count, int64_t target) { return count == 0 ? 1 : ceil_div(count, ceil_div(count, target)); }
@@ -70,7 +71,7 @@ const char* plan_stencil(const Problem& p, int lanes, int max_taps, StencilPlan*
         const Axis& row = p.axes[s.row];
         const bool volume = s.plane >= 0 && p.axes[s.plane].kernel > 1;
         s.shared = row.stride == row.rhs_dilation;
-        s.row_block = even_block(row.out, volume ? kRowsOfVolume : kRows);
+        s.row_block = even_block(row.out, volume || row.kernel <= kSmall ? kRowsOfSmall : kRows);
         s.row_blocks = ceil_div(row.out, s.row_block);
         s.rows = (s.row_block - 1) * row.stride + (row.kernel - 1) * row.rhs_dilation + 1;
         s.row_step = row.stride * s.pitch;
@@ -81,14 +82,18 @@ const char* plan_stencil(const Problem& p, int lanes, int max_taps, StencilPlan*
     s.plane_block = s.plane_blocks = s.planes = 1;
     if (s.plane >= 0) {
         const Axis& plane = p.axes[s.plane];
-        s.plane_block = even_block(plane.out, plane.kernel > 1 ? kPlanes : 1);
-        s.plane_blocks = ceil_div(plane.out, s.plane_block);
-        s.planes = (s.plane_block - 1) * plane.stride + (plane.kernel - 1) * plane.rhs_dilation + 1;
+        s.planes = (plane.kernel - 1) * plane.rhs_dilation + 1;
     }
     s.far_outputs = s.far_taps = 1;
     for (int i = 0; i < s.far; ++i) {
         s.far_outputs *= p.axes[i].out;
         s.far_taps *= p.axes[i].kernel;
+    }
+    if (s.plane >= 0) {  // a task walks many planes, each copied once: the fewer tasks the fewer planes at their seams
+        const int64_t others = p.groups * p.batch * s.far_outputs * s.row_blocks * s.lane_blocks;
+        s.plane_blocks = std::clamp<int64_t>(ceil_div(kTasks, std::max<int64_t>(1, others)), 1, std::max<int64_t>(1, p.axes[s.plane].out));
+        s.plane_block = std::max<int64_t>(1, ceil_div(p.axes[s.plane].out, s.plane_blocks));
+        s.plane_blocks = ceil_div(p.axes[s.plane].out, s.plane_block);
     }
     s.groups_per_feature = p.channels * s.far_taps * (s.plane >= 0 ? p.axes[s.plane].kernel : 1);
     if (static_cast<double>(p.channels) * static_cast<double>(s.far_taps) * static_cast<double>(s.planes) * static_cast<double>(s.rows) *

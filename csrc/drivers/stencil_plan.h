@@ -26,7 +26,7 @@ struct StencilPlan {
     int vectors;
     int64_t lane_block, row_block, plane_block;  // outputs of one task
     int64_t lane_blocks, row_blocks, plane_blocks;
-    int64_t pitch, phase_pitch, rows, planes;  // of the scratch copy of the input: elements, rows of a plane, planes
+    int64_t pitch, phase_pitch, rows, planes;  // of the scratch copy of the input: elements, rows of a plane, planes of a ring
     int64_t row_step, tap_step;                // elements between rows of a tile, between row taps
     int64_t far_outputs, far_taps;
     std::vector<StencilChunk> chunks;

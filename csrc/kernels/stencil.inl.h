@@ -1,5 +1,15 @@
 // Body of the stencil and dot kernels (kernels/stencil.h) for one ISA; included by kernels/isa/stencil_<isa>.cc.
 
+// Holds a loaded vector in a register: compilers else load it again for every use, as the operand of each multiply-add.
+template <class V>
+static inline void hold(V& value) {
+#if defined(__x86_64__)
+    asm("" : "+v"(value));
+#elif defined(__aarch64__)
+    asm("" : "+w"(value));
+#endif
+}
+
 template <class T, int Rows, int Vectors, int Taps>
 static void stencil(const StencilArguments<T>& arguments) {
     constexpr int L = kLanes<T>;
@@ -17,7 +27,10 @@ static void stencil(const StencilArguments<T>& arguments) {
             for (int j = 0; j < Rows + Taps - 1; ++j, in += row_step) {
                 Vec<T> value[Vectors];
 #pragma GCC unroll 4
-                for (int v = 0; v < Vectors; ++v) value[v] = load(in + v * L);
+                for (int v = 0; v < Vectors; ++v) {
+                    value[v] = load(in + v * L);
+                    hold(value[v]);
+                }
 #pragma GCC unroll 8
                 for (int h = 0; h < Taps; ++h) {
                     const int r = j - h;

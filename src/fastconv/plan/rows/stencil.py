@@ -17,6 +17,7 @@ MOST_PHASES = 64
 
 CHANNELS = 1.7  # how much more a product costs where sums go over channels
 SHORT_ROW = 3.0  # cycles of an output in a row that fills no tile
+ROW = 60.0  # cycles to start the copy of a row
 
 
 def refuse(problem: ConvProblem, machine: Machine) -> str | None:
@@ -49,7 +50,7 @@ def _phase_scratch(problem: ConvProblem) -> int:
     planes = 1
     if rest:
         plane = rest.pop()
-        planes = (min(max(plane.out, 1), 4) - 1) * plane.stride + (plane.kernel - 1) * plane.rhs_dilation + 1
+        planes = (plane.kernel - 1) * plane.rhs_dilation + 1
     return problem.channels * prod(a.kernel for a in rest) * planes * rows * pitch
 
 
@@ -74,14 +75,15 @@ def _phase_cycles(problem: ConvProblem, machine: Machine) -> float:
     if problem.channels > 1:
         per_vector *= CHANNELS
     kernel_rows = 1 if flat else axes[-2].kernel
-    halo = 1 + (kernel_rows - 1) / 32 + sum((a.kernel - 1) / 4 for a in axes[:-2][-1:])
+    halo = 1 + (kernel_rows - 1) / (32 if len(axes) == 2 and kernel_rows > 3 else 16)
     copied = problem.groups * problem.batch * problem.channels * prod(a.out for a in axes[:-1]) * halo * lane.out * lane.stride
     each = costs.element_cycles(min(abs(s) for s in problem.lhs.spatial) * lane.stride, 0.12)
     weights = problem.groups * problem.features * problem.channels * taps * 1.0
     scatter = costs.element_cycles(min(abs(s) for s in problem.out.spatial), 0.0) * images * problem.features * lane.out
     if lane.out < width:  # short rows leave through a buffer, element by element
         scatter = max(scatter, SHORT_ROW * images * problem.features * lane.out)
-    return vectors * per_vector + copied * each + weights + scatter
+    starts = ROW * copied / min(lane.out * lane.stride, 512)
+    return vectors * per_vector + copied * each + starts + weights + scatter
 
 
 def _flat(axes: list[Axis], lanes: int) -> bool:
