@@ -87,6 +87,8 @@ def _sweep(p: ConvProblem, lanes: int) -> _Sweep:
 def refuse(problem: ConvProblem, machine: Machine) -> str | None:
     if why := refuse_unless_float(problem):
         return why
+    if problem.groups == 1 and any(a.lhs_dilation > 1 for a in problem.axes):
+        return "one group of dilated input: its phases would be run one by one for nothing"
     if costs.most_phases(problem) > MOST_PHASES:
         return f"{costs.most_phases(problem)} phases of the dilated input are too many to run one by one"
     for part in rewrite.phases(problem):

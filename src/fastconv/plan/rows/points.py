@@ -33,6 +33,7 @@ COPY = 0.2  # an element of the input
 OUT_IN_PLACE = 0.1  # an output summed where it goes
 OUT_LINES = 0.7  # through a transposition in registers
 OUT_RUN = 1.5  # a run of outputs
+FAR_TAPS = 2.5  # of all cycles, where every tap reads a cache line of its own (weight gradients of strided convolutions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +119,23 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     exact, merged = _lattices(problem), _merged(problem)
     is_merged = _steps(problem, merged, lanes) < 0.9 * _steps(problem, exact, lanes)
     run = _block_points(problem)
-    return problem.groups * (
-        sum(_product(problem, lattice, lanes, most, run) for lattice in (merged if is_merged else exact))
-        + _packing(problem, lanes, merged if is_merged else exact, is_merged)
-        + _copying(problem)
-        + _storing(problem, exact)
+    return (
+        (FAR_TAPS if _taps_lie_apart(problem) else 1.0)
+        * problem.groups
+        * (
+            sum(_product(problem, lattice, lanes, most, run) for lattice in (merged if is_merged else exact))
+            + _packing(problem, lanes, merged if is_merged else exact, is_merged)
+            + _copying(problem)
+            + _storing(problem, exact)
+        )
     )
+
+
+def _taps_lie_apart(problem: ConvProblem) -> bool:
+    """Whether many taps follow each other in steps of more than a few elements, and so do the channels."""
+    steps = [abs(step) * a.rhs_dilation for a, step in zip(problem.axes, problem.lhs.spatial, strict=True) if a.kernel > 1]
+    channel = abs(problem.lhs.outer[2]) if problem.channels > 1 else steps[0] if steps else 1
+    return prod(a.kernel for a in problem.axes) >= 16 and min(channel, *steps) > 4
 
 
 def _steps(problem: ConvProblem, lattices: list[Lattice], lanes: int) -> int:
