@@ -25,7 +25,8 @@ TAP = 3.0  # ... and each of its taps
 ROW = 30.0  # starting a row of a copy
 GROUP = 6000.0  # starting one of several groups ...
 GROUP_WEIGHT = 2.0  # ... and fetching each of its weights, which no group before it used
-PHASE = 4000.0  # laying out one phase of a dilated input
+PHASE = 4000.0  # laying out one phase of a dilated input ...
+PHASES = 1.5  # ... and of all cycles: each phase reads the input again, and outputs are moved once more
 IMAGE = 3.0  # of all cycles, where the kernel is an image and the output small (a weight gradient): every tap turns
 
 
@@ -48,7 +49,7 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     common = problem.groups * group
     if problem.axes and all(a.out > 1 and 4 * a.out < a.kernel for a in problem.axes):
         common *= IMAGE
-    return common + (PHASE * phases if phases > 1 else 0.0)
+    return PHASES * common + PHASE * phases if phases > 1 else common
 
 
 def _taps(problem: ConvProblem) -> float:
