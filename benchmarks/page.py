@@ -42,8 +42,8 @@ def _heading(result: Mapping[str, Any]) -> list[str]:
         f"{machine['cores']} cores; fastconv {versions['fastconv']}, Python {versions['python']}, NumPy {versions['numpy']}; "
         f"against {there or 'no peer'}. This page is written by",
         "",
-        "    fastconv bench --suite all --json all.json",
-        "    python benchmarks/page.py all.json > docs/benchmarks.md",
+        f"    fastconv bench --suite all{' --quick' if timing['rounds'] == 2 else ''} --cap {timing['cap']:g} --json benchmarks/all.json",
+        "    python benchmarks/page.py benchmarks/all.json > docs/benchmarks.md",
         "",
         f"Every contestant runs in a process of its own, in turn, {timing['rounds']} rounds of {timing['slice']} s each; every result is "
         "checked against the definition before it is timed. Times are medians in milliseconds. A peer counts in its fastest layout, ours "
