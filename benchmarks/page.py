@@ -51,6 +51,7 @@ def _heading(result: Mapping[str, Any]) -> list[str]:
         "and `copy` say what share of the machine our faster layout (NumPy front) used, in per cent: multiply-adds that touch data against "
         "the best register tile on all threads, and bytes of operands and result against a copy of as many bytes, both measured beside the "
         "row. Winograd and Fourier methods do fewer multiply-adds, so they can exceed 100.",
+        *(["", result["note"]] if "note" in result else []),
     ]
 
 

@@ -11,24 +11,6 @@ namespace {
 // clang-format on
 }  // namespace
 
-template <class T>
-WidenKernel<T> widen_to(Dtype dtype, Part part) {
-    return select_widen<T>(dtype, part);
-}
-template <class T>
-NarrowKernel<T> narrow_from(Dtype dtype) {
-    return select_narrow<T>(dtype);
-}
-template <class T>
-JoinKernel<T> join_from(Dtype dtype) {
-    return select_join<T>(dtype);
-}
-
-template WidenKernel<float> widen_to<float>(Dtype, Part);
-template WidenKernel<double> widen_to<double>(Dtype, Part);
-template NarrowKernel<float> narrow_from<float>(Dtype);
-template NarrowKernel<double> narrow_from<double>(Dtype);
-template JoinKernel<float> join_from<float>(Dtype);
-template JoinKernel<double> join_from<double>(Dtype);
+#include "kernels/convert_table.inl.h"
 
 }  // namespace fastconv::convert_avx2
