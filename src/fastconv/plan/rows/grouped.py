@@ -17,6 +17,8 @@ MOST_PHASES = 64
 MOST_WEIGHTS = 1 << 22
 #: Elements of a task's scratch; the library itself refuses above eight times this.
 MOST_SCRATCH = 1 << 21
+#: Elements that a stride, a kernel's reach or a ring of rows may span, as kMaxElements in csrc/drivers/grouped_*.cc.
+MOST_REACH = 1 << 24
 #: Tasks of one call, as in csrc/drivers/grouped_lanes.cc.
 TASKS = 16
 
@@ -95,6 +97,8 @@ def refuse(problem: ConvProblem, machine: Machine) -> str | None:
         if 0 in part.rhs_extents:
             continue
         s = _sweep(part, costs.lanes_of(problem, machine))
+        if (reach := _reach(s)) > MOST_REACH:
+            return f"steps through the input that span {reach} elements are too long"
         if (kept := _kept(s, 16)) > MOST_WEIGHTS:
             return f"{kept} weights or sums are too many to keep apart"
         if (elements := scratch(s)) > MOST_SCRATCH:
@@ -104,6 +108,13 @@ def refuse(problem: ConvProblem, machine: Machine) -> str | None:
 
 def _taps(s: _Sweep) -> int:
     return prod(a.taps for a in (*s.far, s.y, s.x))
+
+
+def _reach(s: _Sweep) -> int:
+    """What the library's own limits on the kernel's extent are about."""
+    if s.pixels:
+        return max(s.x.stride, s.y.stride, s.x.taps * s.x.dilation + s.y.taps * s.y.dilation)
+    return s.y.taps * (s.x.taps + 512 * s.x.stride) * 16
 
 
 def _kept(s: _Sweep, lanes: int) -> int:
