@@ -1,4 +1,5 @@
-/* The C interface of the fastconv library; the only exported symbols besides the XLA FFI handler `fastconv_conv_v1`.
+/* The C interface of the fastconv library; the only exported symbols besides the XLA FFI handlers
+ * `fastconv_conv_v1` and `fastconv_counted_v1`.
  *
  * Every function is thread-safe. No exception crosses this boundary. A call that fails writes nothing to `out`.
  */
@@ -64,6 +65,10 @@ FASTCONV_EXPORT int fastconv_run_kernel(int64_t index, int64_t runs, const int64
 
 /* 1 when the library was built with the XLA FFI handler, else 0. */
 FASTCONV_EXPORT int64_t fastconv_has_xla(void);
+
+/* Calls of `fastconv_counted_v1` under a key so far, and the nanoseconds spent in them; a key never used has none of either. */
+FASTCONV_EXPORT void fastconv_counted(int64_t key, int64_t* calls, int64_t* nanoseconds);
+FASTCONV_EXPORT void fastconv_clear_counts(void);
 
 /* CPU brand string, for reports. */
 FASTCONV_EXPORT const char* fastconv_cpu(void);

@@ -3,6 +3,7 @@
 
 #include "base/isa.h"
 #include "base/pool.h"
+#include "bind/counters.h"
 #include "engine.h"
 #include "fastconv.h"
 #include "kernels/registry.h"
@@ -103,6 +104,14 @@ int64_t fastconv_has_xla(void) {
     return 0;
 #endif
 }
+
+void fastconv_counted(int64_t key, int64_t* calls, int64_t* nanoseconds) {
+    const fastconv::Count count = fastconv::counted(key);
+    *calls = count.calls;
+    *nanoseconds = count.nanoseconds;
+}
+
+void fastconv_clear_counts(void) { fastconv::clear_counts(); }
 
 const char* fastconv_cpu(void) {
     static const std::string text = cpu_name();

@@ -1,7 +1,8 @@
-// XLA's way in: one FFI handler for every convolution, and an executor that borrows XLA's own threads.
+// XLA's way in: one FFI handler for every convolution, its twin that counts, and an executor that borrows XLA's own threads.
 //
 // The handler trusts nothing: the words can come from a serialised program, so they are checked against the buffers of the call.
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -12,12 +13,14 @@
 #include "base/fpenv.h"
 #include "base/pool.h"
 #include "base/stretches.h"
+#include "bind/counters.h"
 #include "engine.h"
 #include "fastconv.h"
 #include "problem.h"
 #include "xla/ffi/api/ffi.h"
 
 extern "C" FASTCONV_EXPORT XLA_FFI_Error* fastconv_conv_v1(XLA_FFI_CallFrame* call_frame);
+extern "C" FASTCONV_EXPORT XLA_FFI_Error* fastconv_counted_v1(XLA_FFI_CallFrame* call_frame);
 
 namespace fastconv {
 namespace {
@@ -146,14 +149,29 @@ ffi::Error convolve(ffi::ThreadPool pool, ffi::AnyBuffer lhs, ffi::AnyBuffer rhs
     return ffi::Error::Success();
 }
 
+// The same, and the call is counted under `key` with the time it took: for programs compiled while a report wants to know.
+ffi::Error convolve_counted(ffi::ThreadPool pool, ffi::AnyBuffer lhs, ffi::AnyBuffer rhs, ffi::RemainingArgs rest,
+                            ffi::Result<ffi::AnyBuffer> out, ffi::Span<const int64_t> words, int64_t key) {
+    const auto start = std::chrono::steady_clock::now();
+    ffi::Error error = convolve(pool, lhs, rhs, rest, out, words);
+    const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start);
+    if (error.success()) count_call(key, took.count());
+    return error;
+}
+
+// What both handlers are called with.
+auto binding() {
+    return ffi::Ffi::Bind()
+        .Ctx<ffi::ThreadPool>()
+        .Arg<ffi::AnyBuffer>()
+        .Arg<ffi::AnyBuffer>()
+        .RemainingArgs()
+        .Ret<ffi::AnyBuffer>()
+        .Attr<ffi::Span<const int64_t>>("words");
+}
+
 }  // namespace
 }  // namespace fastconv
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(fastconv_conv_v1, fastconv::convolve,
-                              xla::ffi::Ffi::Bind()
-                                  .Ctx<xla::ffi::ThreadPool>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .RemainingArgs()
-                                  .Ret<xla::ffi::AnyBuffer>()
-                                  .Attr<xla::ffi::Span<const int64_t>>("words"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fastconv_conv_v1, fastconv::convolve, fastconv::binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(fastconv_counted_v1, fastconv::convolve_counted, fastconv::binding().Attr<int64_t>("key"));

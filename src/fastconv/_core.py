@@ -32,6 +32,8 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "fastconv_kernels": (c_char_p, []),
     "fastconv_run_kernel": (c_int, [c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_void_p]),
     "fastconv_has_xla": (c_int64, []),
+    "fastconv_counted": (None, [c_int64, c_void_p, c_void_p]),
+    "fastconv_clear_counts": (None, []),
     "fastconv_cpu": (c_char_p, []),
 }
 _REMEDY = "Install fastconv again (`pip install --force-reinstall fastconv`), or build the library in a checkout with `make build`."
@@ -90,7 +92,7 @@ class Kernel(NamedTuple):
 
 
 def library() -> ctypes.CDLL:
-    """The loaded library (its `fastconv_conv_v1` is the XLA FFI handler when `has_xla`)."""
+    """The loaded library (`fastconv_conv_v1` and `fastconv_counted_v1` are its XLA FFI handlers when `has_xla`)."""
     return _library
 
 
@@ -179,6 +181,18 @@ def get_threads() -> int:
 def has_xla() -> bool:
     """Whether the library holds the XLA FFI handler."""
     return bool(_library.fastconv_has_xla())
+
+
+def counted(key: int) -> tuple[int, float]:
+    """Calls through the counting FFI handler under a key so far, and the seconds spent in them."""
+    calls, nanoseconds = c_int64(), c_int64()
+    _library.fastconv_counted(key, ctypes.byref(calls), ctypes.byref(nanoseconds))
+    return calls.value, nanoseconds.value * 1e-9
+
+
+def clear_counts() -> None:
+    """Forgets those calls."""
+    _library.fastconv_clear_counts()
 
 
 def cpu() -> str:

@@ -80,10 +80,13 @@ def test_run_accelerates_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "y = jax.jit(lambda x, w: jax.lax.conv_general_dilated(x, w, (1,), ((63, 63),), lhs_dilation=(32,)))(x, w)\n"
         "print(y.shape, float(y[0, 0, 6000]))\n"
     )
-    done = command("run", "--report", str(tmp_path / "report.txt"), str(script))
+    done = command("run", "--report", str(tmp_path / "report.txt"), "--compare", str(script))
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[0] == "(4, 32, 12832) 128.0"
-    assert "1 of 1 distinct convolutions run on fastconv" in (tmp_path / "report.txt").read_text()
+    head, row, summary = (tmp_path / "report.txt").read_text().splitlines()
+    assert summary.startswith("1 of 1 distinct convolutions run on fastconv, 1 calls in ")
+    assert "measured us" in head
+    assert "program.py:3" in row
 
 
 def test_run_shows_the_programs_own_traceback(tmp_path: Path) -> None:
@@ -103,6 +106,8 @@ def test_run_shows_the_programs_own_traceback(tmp_path: Path) -> None:
         (["no/such/script.py"], "script must be an existing file, got 'no/such/script.py'"),
         (["-m", "no_such_module_anywhere"], "no_such_module_anywhere"),
         (["--report", "x.pdf", __file__], "x.pdf"),
+        (["--report", "no/such/folder/x.json", __file__], "no/such/folder/x.json"),
+        (["--compare", __file__], "compare must be given with a report"),
     ],
 )
 def test_run_errors(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

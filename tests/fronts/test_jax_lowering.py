@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import pytest
 from jaxtools import conv, engine, jax, records, x64  # noqa: F401
 
 import fastconv.jax as fj
-from fastconv.jax import lowering, xla
+from fastconv.jax import forms, lowering, xla
 from fastconv.normalise import Spec, conv_general_dilated
 from fastconv.plan import machine
 from fastconv.plan.rates import rates
@@ -29,7 +28,7 @@ def lowered(function: Any, *shapes: tuple[int, ...], dtype: Any = np.float32) ->
         return jax.jit(lambda *a: function(*a)).lower(*(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)).as_text()
 
 
-def only_row() -> records.Convolution:
+def only_row() -> forms.Convolution:
     (row,) = records.report().convolutions
     return row
 
@@ -272,37 +271,3 @@ def test_xlas_model_is_near_what_was_measured(measured: float, x: Any, w: Any, d
 
 def test_xlas_model_counts_complex_as_three() -> None:
     assert seconds((1, 4, 64), (4, 4, 3), "complex64") == pytest.approx(3 * seconds((1, 4, 64), (4, 4, 3)))
-
-
-# --- the report --------------------------------------------------------------------------------------------------------------
-
-
-def test_the_report_reads_well_and_writes_three_forms(tmp_path: Path) -> None:
-    records.clear()
-    assert str(fj.report()) == "no convolution was compiled under fastconv"
-    lowered(lambda x, w: conv(x, w, (2, 1), ((1, 2), (0, 0)), rhs_dilation=(1, 2)), (1, 2, 9, 8), (3, 2, 3, 3))
-    lowered(lambda x, w: conv(x, w, (1,), "SAME", feature_group_count=2), (1, 4, 8), (6, 2, 3))
-    report = fj.report()
-    assert len(report.convolutions) == 2
-    text = str(report)
-    assert "1x2x9x8" in text
-    assert "NC01,OI01->NC01 strides 2,1 padding 1:2,0:0 rhs_dilation 1,2" in text
-    assert "feature_group_count 2" in text
-    assert text.splitlines()[-1] == report.summary
-    for suffix in ("json", "html", "txt"):
-        report.write(tmp_path / f"r.{suffix}")
-    assert [row["lhs"] for row in json.loads((tmp_path / "r.json").read_text())] == [[1, 2, 9, 8], [1, 4, 8]]
-    assert (tmp_path / "r.txt").read_text() == text + "\n"
-    page = (tmp_path / "r.html").read_text()
-    assert page.count("<tr>") == 3
-    assert "OI01-&gt;NC01" in page
-    with pytest.raises(ValueError, match=r"report must be a file called .json, .html or .txt, got 'r.pdf'"):
-        report.write("r.pdf")
-
-
-def test_the_report_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "LIMIT", 2)
-    records.clear()
-    for extent in (8, 9, 10):
-        lowered(lambda x, w: conv(x, w, (1,), "SAME"), (1, 1, extent), (1, 1, 3))
-    assert [row.lhs[2] for row in fj.report().convolutions] == [9, 10]

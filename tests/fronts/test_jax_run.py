@@ -32,8 +32,11 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
 
 
-def run(kind: str, name: str, *arguments: str, cwd: Path, report: str | None = None) -> subprocess.CompletedProcess[str]:
-    code = f"import sys; from fastconv.jax.run import run_{kind}; run_{kind}(sys.argv[1], sys.argv[2:], report={report!r})"
+def run(
+    kind: str, name: str, *arguments: str, cwd: Path, report: str | None = None, compare: bool = False
+) -> subprocess.CompletedProcess[str]:
+    call = f"run_{kind}(sys.argv[1], sys.argv[2:], report={report!r}, compare={compare})"
+    code = f"import sys; from fastconv.jax.run import run_{kind}; {call}"
     return python("-c", code, name, *arguments, cwd=cwd)
 
 
@@ -81,7 +84,29 @@ def test_convolutions_are_accelerated_and_reported_even_when_the_program_fails(t
     assert done.stdout == python("convolve.py", cwd=tmp_path).stdout
     (row,) = json.loads((tmp_path / "out.json").read_text())
     assert row["lhs"] == [8, 8, 64, 64]
-    assert row["compiled"] == 1
+    assert row["compiled"] == row["calls"] == 1
+    assert row["total"] > 0
+    assert row["source"] == f"{tmp_path / 'convolve.py'}:3"
+    assert row["engine_median"] is None
+
+
+def test_a_comparison_follows_the_program(tmp_path: Path) -> None:
+    (tmp_path / "convolve.py").write_text(CONVOLVE)
+    (tmp_path / "out.json").write_text("before")
+    done = run("script", "convolve.py", cwd=tmp_path, report="out.json", compare=True)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads((tmp_path / "out.json").read_text())
+    assert row["calls"] == 1
+    assert row["engine_median"] > 0
+    assert row["xla_median"] > 0
+
+
+def test_a_report_that_cannot_be_written_leaves_the_programs_status(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "moves.py").write_text("import os; os.rmdir('out'); raise SystemExit(5)")
+    done = run("script", "moves.py", cwd=tmp_path, report="out/r.txt")
+    assert done.returncode == 5
+    assert done.stderr.startswith("fastconv: the report could not be written: ")
 
 
 def test_what_cannot_start_is_refused_before_it_starts(tmp_path: Path) -> None:
@@ -92,6 +117,7 @@ def test_what_cannot_start_is_refused_before_it_starts(tmp_path: Path) -> None:
         (run("module", "json.no_such", cwd=tmp_path), "got 'json.no_such'"),
         (run("script", "prints.py", cwd=tmp_path, report="out.doc"), "got 'out.doc'"),
         (run("script", "prints.py", cwd=tmp_path, report="no/such/folder/out.json"), "got 'no/such/folder/out.json'"),
+        (run("script", "prints.py", cwd=tmp_path, compare=True), "compare must be given with a report"),
     ):
         assert done.returncode == 1
         assert message in done.stderr

@@ -62,11 +62,16 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
     return args, []
 
 
-@app.command(cls=_ProgramCommand, options_metavar="[--report FILE]", epilog="fastconv run [--report FILE] [-m MODULE | SCRIPT] ARGS...")
+@app.command(
+    cls=_ProgramCommand,
+    options_metavar="[--report FILE [--compare]]",
+    epilog="fastconv run [--report FILE [--compare]] [-m MODULE | SCRIPT] ARGS...",
+)
 def run(
     ctx: typer.Context,
     module: Annotated[str | None, typer.Option("-m", metavar="MODULE", help="Run a module, as python -m does.")] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE", help="Write what ran where: .txt, .json or .html.")] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="Then time each shape alone on both engines, for the report.")] = False,
 ) -> None:
     """Run any JAX program, unmodified, with its convolutions on fastconv. ARGS are the program's own."""
     program: list[str] = ctx.obj
@@ -75,9 +80,9 @@ def run(
         from fastconv.jax.run import run_module, run_script
 
         if module is not None:
-            run_module(module, program, report)
+            run_module(module, program, report, compare)
         elif program:
-            run_script(program[0], program[1:], report)
+            run_script(program[0], program[1:], report, compare)
         else:
             raise ValueError("run must be given a script or -m MODULE")
 

@@ -40,6 +40,25 @@ def tracing() -> bool:
     return not core.trace_state_clean()
 
 
+def frames(ctx: mlir.LoweringRuleContext) -> list[tuple[str, int]]:
+    """FILE and line of the calls that led to the operation being lowered, innermost first, without JAX's own."""
+    try:
+        from jax._src.source_info_util import user_frames
+
+        return [(frame.file_name, frame.start_line) for frame in user_frames(ctx.traceback)]
+    except (ImportError, AttributeError, TypeError):  # a release that keeps them elsewhere: reports then show no lines
+        return []
+
+
+def double_precision() -> Any:
+    """A context in which arrays of 64 bits keep them."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64  # before 0.8
+
+    return enable_x64(True)
+
+
 def devices_shared(ctx: mlir.LoweringRuleContext) -> int:
     """Devices over which XLA's partitioner would spread this operation; 1 when the operation is already local to a device."""
     context: Any = ctx.module_context.axis_context

@@ -14,7 +14,7 @@ from jax.interpreters import mlir
 
 from fastconv import _core
 from fastconv.jax import _compat, spectral
-from fastconv.jax.records import record
+from fastconv.jax.records import record, timing
 from fastconv.jax.spectral import FFT
 from fastconv.jax.xla import XLA
 from fastconv.normalise import Epilogue, Spec, conv_general_dilated
@@ -25,6 +25,8 @@ from fastconv.problem import DTYPE_CODES, ConvProblem
 #: The symbol of the handler and its name at XLA. The number changes with the meaning of the words, so that a program compiled
 #: against another version is refused, never misread.
 TARGET = "fastconv_conv_v1"
+#: The same handler for programs whose calls are counted: it takes the convolution's key as well.
+COUNTED = "fastconv_counted_v1"
 
 
 #: What `fastconv tune` hears of every convolution: operands' avals, the primitive's parameters, and the plan if there was one.
@@ -50,7 +52,8 @@ def lower(original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs: Any, rhs: 
     except Exception as error:
         decision = Decline("error", f"an error of fastconv: {type(error).__name__}: {error}")
         warnings.warn(f"fastconv.jax left a convolution to XLA because of {decision.text}", RuntimeWarning, stacklevel=2)
-    record(ctx.avals_in, ctx.avals_out[0], params, decision)
+    counts = timing.value and not isinstance(decision, Decline) and decision.algorithm != FFT.name
+    key = record(ctx, params, decision, counts)
     if posed is not None:
         posed(ctx.avals_in, params, decision.plan if isinstance(decision, Decline) else decision)
     if isinstance(decision, Decline):
@@ -58,7 +61,10 @@ def lower(original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs: Any, rhs: 
     if decision.algorithm == FFT.name:
         by_transforms = partial(spectral.conv, decision.problem, params["dimension_numbers"], partial(_by_library, ctx, decision.problem))
         return mlir.lower_fun(by_transforms, multiple_results=False)(ctx, lhs, rhs)
-    return jax.ffi.ffi_lowering(TARGET)(ctx, lhs, rhs, words=np.array(decision.words, np.int64))
+    words = np.array(decision.words, np.int64)
+    if counts:
+        return jax.ffi.ffi_lowering(COUNTED)(ctx, lhs, rhs, words=words, key=np.int64(key))
+    return jax.ffi.ffi_lowering(TARGET)(ctx, lhs, rhs, words=words)
 
 
 def _by_library(ctx: mlir.LoweringRuleContext, problem: ConvProblem, lhs: Any, rhs: Any) -> Any:
@@ -122,12 +128,13 @@ def _problem(avals: list[Any], names: list[str], params: dict[str, Any]) -> Conv
 
 @cache
 def _register_target() -> str | None:
-    """Makes the handler known to XLA, once; the reason where XLA refuses it.
+    """Makes the handlers known to XLA, once; the reason where XLA refuses them.
 
     Done at the first convolution and not at import: a handler that is refused while the CPU backend starts takes the backend down.
     """
     try:
-        jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(_core.library().fastconv_conv_v1), platform="cpu")
+        for target in (TARGET, COUNTED):
+            jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(_core.library(), target)), platform="cpu")
     except Exception as error:
         warnings.warn(f"fastconv.jax leaves every convolution to XLA, which refused its handler: {error}", RuntimeWarning, stacklevel=2)
         return f"XLA refused the handler: {error}"

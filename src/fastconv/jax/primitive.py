@@ -88,4 +88,4 @@ conv_p.def_effectful_abstract_eval(_compat.conv_general_dilated_p.abstract_eval)
 ad.defbilinear(conv_p, _transpose_lhs, _transpose_rhs)
 batching.primitive_batchers[conv_p] = _batch
 mlir.register_lowering(conv_p, mlir.lower_fun(_compat.conv_general_dilated_p.bind, multiple_results=False))
-mlir.register_lowering(conv_p, partial(lower, _compat.cpu_rule()), platform="cpu")
+mlir.register_lowering(conv_p, partial(lower, _compat.cpu_rule()), platform="cpu", cacheable=False)

@@ -1,138 +1,98 @@
-"""What became of each convolution: kept while programs are compiled, shown by `report`; nothing is done while they run."""
+"""What became of each convolution: kept while programs are compiled, shown by `report`.
+
+Nothing is done while they run, unless they are compiled under `timing`: their calls then go through a handler that counts them by
+a key made of the convolution and its line. The key is the same in every process, so a compiled program that JAX keeps on disk
+counts right wherever it is loaded.
+"""
 
 from __future__ import annotations
 
-import json
-import os
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from html import escape
-from pathlib import Path
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from threading import Lock
 from typing import Any
+
+import jax
+
+from fastconv import _core
+from fastconv.jax import source
+from fastconv.jax.forms import Convolution, Report
+from fastconv.plan import Plan
 
 #: Convolutions remembered; the oldest are forgotten first, so that a program that keeps compiling does not keep growing.
 LIMIT = 4096
 
+#: Whether calls of programs compiled from now on are counted; part of the key of every cache of JAX.
+timing = jax.make_user_context(False)
 
-@dataclass(frozen=True, slots=True)
-class Convolution:
-    """One distinct convolution.
 
-    direction: "fwd", "dx" (input gradient) or "dw" (weight gradient), as far as the operation shows it: a transposed convolution
-    written over a forward kernel looks like an input gradient, because it is one.
-    algorithm: the engine's, or "xla" with the `kind` of reason and its text. products: multiplications that touch data.
-    seconds: the algorithm's modelled time; xla_seconds: XLA's. None where no plan was made. compiled: how often it was compiled.
-    """
+@dataclass(slots=True)
+class Seen:
+    """What is remembered beside a row. counted: some program counts its calls. plan: the one made, if any."""
 
-    direction: str
-    lhs: tuple[int, ...]
-    rhs: tuple[int, ...]
-    out: tuple[int, ...]
-    dtype: str
-    geometry: str
-    algorithm: str
-    kind: str | None
-    reason: str | None
-    products: int | None
-    seconds: float | None
-    xla_seconds: float | None
     compiled: int
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The convolutions compiled so far, oldest first. `str()` is a table; `write` picks the form by the file's suffix."""
-
-    convolutions: tuple[Convolution, ...]
-
-    def __str__(self) -> str:
-        if not self.convolutions:
-            return "no convolution was compiled under fastconv"
-        cells = [_HEADINGS, *(_cells(row) for row in self.convolutions)]
-        widths = [max(len(line[column]) for line in cells) for column in range(len(_HEADINGS))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-        return "\n".join([*lines, self.summary])
-
-    @property
-    def summary(self) -> str:
-        """One line: how many run on the engine."""
-        ours = sum(row.algorithm != "xla" for row in self.convolutions)
-        return f"{ours} of {len(self.convolutions)} distinct convolutions run on fastconv"
-
-    def json(self) -> str:
-        """A list with one object per convolution."""
-        return json.dumps([asdict(row) for row in self.convolutions], indent=1)
-
-    def html(self) -> str:
-        """A page of its own."""
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in _HEADINGS)
-        rows = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(row)) + "</tr>" for row in self.convolutions)
-        style = "body{font-family:sans-serif}td,th{padding:.2em .7em;text-align:left;border-bottom:1px solid #ccc}"
-        return (
-            f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>fastconv report</title><style>{style}</style>\n'
-            f"<h1>Convolutions</h1>\n<p>{escape(self.summary)}</p>\n<table>\n<tr>{head}</tr>\n{rows}\n</table>\n</html>\n"
-        )
-
-    def write(self, path: str | Path) -> None:
-        """Writes the report as .json, .html or .txt. Raises: ValueError on another suffix."""
-        check_suffix(path)
-        text = {".json": self.json, ".html": self.html}.get(Path(path).suffix, self.__str__)()
-        Path(path).write_text(text if text.endswith("\n") else text + "\n")
-
-
-_HEADINGS = ("where", "direction", "lhs", "rhs", "out", "dtype", "geometry", "compiled", "modelled us", "xla us", "reason")
-
-
-def _cells(row: Convolution) -> tuple[str, ...]:
-    shapes = ("x".join(map(str, shape)) for shape in (row.lhs, row.rhs, row.out))
-    times = ("-" if seconds is None else f"{seconds * 1e6:.1f}" for seconds in (row.seconds, row.xla_seconds))
-    return (row.algorithm, row.direction, *shapes, row.dtype, row.geometry, str(row.compiled), *times, row.reason or "")
-
-
-def check_suffix(path: str | Path) -> None:
-    """Refuses a report file whose suffix names no form."""
-    if Path(path).suffix not in (".json", ".html", ".txt"):
-        raise ValueError(f"report must be a file called .json, .html or .txt, got {str(path)!r}")
-
-
-def check_place(path: str | Path) -> None:
-    """Refuses a report file that could not be written: known before a program runs for hours."""
-    check_suffix(path)
-    place = Path(path)
-    if place.is_dir() or not place.parent.is_dir() or not os.access(place if place.exists() else place.parent, os.W_OK):
-        raise ValueError(f"report must be a file that can be written, got {str(path)!r}")
+    counted: bool
+    avals: tuple[Any, Any, Any]
+    params: dict[str, Any]
+    plan: Plan | None
 
 
 _lock = Lock()
-_counts: OrderedDict[Convolution, int] = OrderedDict()  # keyed by a Convolution whose `compiled` is 0
+_seen: OrderedDict[Convolution, Seen] = OrderedDict()
 
 
-def report() -> Report:
-    """What ran where: per distinct convolution compiled under `install` its shapes, direction, and algorithm, or why XLA got it.
+def report(*, compare: bool = False) -> Report:
+    """What ran where: per distinct convolution compiled under `install` its source line, shapes, direction, and algorithm, or why XLA
+    got it; after `install(timing=True)` also calls and time of the library's kernels.
+
+    compare: times each distinct shape alone, on the engine and in XLA, on fresh random operands; takes about a second a shape, longer
+    where a single call does.
 
     >>> import fastconv.jax as fj
     >>> print(fj.report().summary)  # doctest: +SKIP
     3 of 3 distinct convolutions run on fastconv
     """
     with _lock:
-        return Report(tuple(replace(row, compiled=count) for row, count in _counts.items()))
+        rows = [(row, replace(seen)) for row, seen in _seen.items()]
+    shown = [_with_counts(row, seen) for row, seen in rows]
+    if compare:
+        from fastconv.jax.compare import medians
+
+        found = medians([seen for _, seen in rows])
+        shown = [replace(row, engine_median=ours, xla_median=xla) for row, (ours, xla) in zip(shown, found, strict=True)]
+    return Report(tuple(shown))
+
+
+def _with_counts(row: Convolution, seen: Seen) -> Convolution:
+    calls, total = _core.counted(key_of(row)) if seen.counted else (None, None)
+    return replace(row, compiled=seen.compiled, calls=calls, total=total)
 
 
 def clear() -> None:
-    """Forgets the convolutions seen so far."""
+    """Forgets the convolutions seen so far, and their calls."""
     with _lock:
-        _counts.clear()
+        _seen.clear()
+        _core.clear_counts()
 
 
-def record(avals_in: Sequence[Any], aval_out: Any, params: dict[str, Any], decision: Any) -> None:
-    """Remembers a decision of `lowering.decide` (a Plan, or a Decline that may carry one)."""
+def key_of(row: Convolution) -> int:
+    """The number that the library counts a convolution's calls under: 63 bits of a digest."""
+    return int.from_bytes(blake2b(repr(row).encode(), digest_size=8).digest(), "little") >> 1
+
+
+def record(ctx: Any, params: dict[str, Any], decision: Any, counts: bool = False) -> int:
+    """Remembers a decision of `lowering.decide` (a Plan, or a Decline that may carry one), and returns the convolution's key.
+
+    counts: the program counts its calls.
+    """
     kind, reason = getattr(decision, "kind", None), getattr(decision, "text", None)
     plan = decision if kind is None else decision.plan
     xla = None if plan is None else plan.considered.get("xla")
-    lhs, rhs = avals_in
+    lhs, rhs, aval_out = *ctx.avals_in, ctx.avals_out[0]
     row = Convolution(
+        source=source.line(ctx),
         direction=direction(params["dimension_numbers"]),
         lhs=_shape(lhs),
         rhs=_shape(rhs),
@@ -145,12 +105,14 @@ def record(avals_in: Sequence[Any], aval_out: Any, params: dict[str, Any], decis
         products=None if plan is None else plan.problem.products,
         seconds=None if plan is None else plan.seconds,
         xla_seconds=xla if isinstance(xla, float) else None,
-        compiled=0,
     )
     with _lock:
-        _counts[row] = _counts.get(row, 0) + 1
-        while len(_counts) > LIMIT:
-            _counts.popitem(last=False)
+        seen = _seen.setdefault(row, Seen(0, False, (lhs, rhs, aval_out), params, plan))
+        seen.compiled += 1
+        seen.counted |= counts
+        while len(_seen) > LIMIT:
+            _seen.popitem(last=False)
+    return key_of(row)
 
 
 def direction(numbers: Any) -> str:

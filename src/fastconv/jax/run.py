@@ -12,14 +12,15 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from fastconv.jax import records
+from fastconv.jax import forms, records
 from fastconv.jax.switch import install
 
 
-def run_script(path: str, argv: Sequence[str], report: str | None = None) -> None:
+def run_script(path: str, argv: Sequence[str], report: str | None = None, compare: bool = False) -> None:
     """`python PATH ARGV` under `install`: same sys.argv, sys.path, `__main__`, traceback and exit status.
 
-    path: a script, or a folder or zip file with a `__main__.py`. report: a .json, .html or .txt file written at the end.
+    path: a script, or a folder or zip file with a `__main__.py`. report: a .json, .html or .txt file written at the end,
+    with calls and times (`install(timing=True)`); compare: as in `fastconv.jax.report`, after the program has ended.
     Returns when the program ends; SystemExit passes the program's own status on, 1 after an uncaught exception.
 
     Raises, before the program starts: FileNotFoundError, ValueError (report's suffix or place), RuntimeError (a library without
@@ -28,17 +29,17 @@ def run_script(path: str, argv: Sequence[str], report: str | None = None) -> Non
     if not os.path.exists(path):
         raise FileNotFoundError(f"script must be an existing file, got {path!r}")
     if os.path.isdir(path) or zipfile.is_zipfile(path):
-        _prepare(path, report)
-        _run(lambda: runpy.run_path(path, run_name="__main__"), [path, *argv], report)
+        _prepare(path, report, compare)
+        _run(lambda: runpy.run_path(path, run_name="__main__"), [path, *argv], report, compare)
     else:
-        _prepare(os.path.dirname(os.path.realpath(path)), report)
+        _prepare(os.path.dirname(os.path.realpath(path)), report, compare)
         file = os.path.abspath(path)
-        _run(lambda: _execute(compile(Path(path).read_bytes(), file, "exec"), file, None), [path, *argv], report)
+        _run(lambda: _execute(compile(Path(path).read_bytes(), file, "exec"), file, None), [path, *argv], report, compare)
 
 
-def run_module(name: str, argv: Sequence[str], report: str | None = None) -> None:
+def run_module(name: str, argv: Sequence[str], report: str | None = None, compare: bool = False) -> None:
     """`python -m NAME ARGV` under `install`; all else as `run_script`. Raises: ImportError when there is no such module."""
-    _prepare(os.getcwd(), report)
+    _prepare(os.getcwd(), report, compare)
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
         spec = importlib.util.find_spec(f"{name}.__main__")
@@ -46,19 +47,21 @@ def run_module(name: str, argv: Sequence[str], report: str | None = None) -> Non
     if spec is None or code is None:
         raise ImportError(f"module must name an importable module or a package with a __main__, got {name!r}")
     file = spec.origin or name
-    _run(lambda: _execute(code, file, spec), [file, *argv], report)
+    _run(lambda: _execute(code, file, spec), [file, *argv], report, compare)
 
 
-def _prepare(folder: str, report: str | None) -> None:
+def _prepare(folder: str, report: str | None, compare: bool) -> None:
     """All that can be refused is refused here, before the program starts; `folder` takes the place of our own program's."""
     if report is not None:
-        records.check_place(report)
-    install()
+        forms.check_place(report)
+    elif compare:
+        raise ValueError("compare must be given with a report")
+    install(timing=True if report is not None else None)
     if not sys.flags.safe_path:
         sys.path[0] = folder
 
 
-def _run(start: Callable[[], object], argv: list[str], report: str | None) -> None:
+def _run(start: Callable[[], object], argv: list[str], report: str | None, compare: bool) -> None:
     """Starts the program. An uncaught exception shows the program's own frames, then status 1 (130 for Ctrl-C), as in Python."""
     sys.argv[:] = argv
     try:
@@ -73,13 +76,19 @@ def _run(start: Callable[[], object], argv: list[str], report: str | None) -> No
         raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
     finally:
         if report is not None:
-            _write(report)
+            _write(report, compare)
 
 
-def _write(report: str) -> None:
-    """A report that fails after all leaves the program its exit status."""
+def _write(report: str, compare: bool) -> None:
+    """A report that fails after all leaves the program its exit status, and a file that was there as it was."""
+    found = records.report()
+    if compare:
+        try:
+            found = records.report(compare=True)
+        except (Exception, KeyboardInterrupt) as error:
+            print(f"fastconv: the report is without a comparison, which ended early: {type(error).__name__} {error}", file=sys.stderr)
     try:
-        records.report().write(report)
+        found.write(report)
     except OSError as error:
         print(f"fastconv: the report could not be written: {error}", file=sys.stderr)
 
