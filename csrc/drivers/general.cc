@@ -1,5 +1,6 @@
 // Every problem, every dtype: one output row at a time, its products added along the output axis that vectorises best.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/tasks.h"
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int64_t kMostSums = 1 << 16;       // of a row with all its phases
 constexpr int64_t kRow = 2048;               // lanes of a row: accumulators stay in the first cache
+constexpr int64_t kPage = 512;               // steps, in elements, that reach another page
 constexpr int64_t kChunkProducts = 1 << 16;  // work below which a thread is not worth waking
 
 constexpr int kOuter = 3;  // output coordinates g, n, o before the spatial ones
@@ -61,9 +63,10 @@ Lane choose_lane(const Problem& p, const Solver* positions) {
     double best_score = -1;
     auto consider = [&](int axis, int64_t extent, int64_t x_step, int64_t w_step, int64_t period) {
         const int64_t count = std::min(ceil_div(extent, period), kRow);
-        const bool contiguous = (x_step == 1 || x_step == 0) && (w_step == 1 || w_step == 0);
-        // A row costs about 8 products to start; strided operands run at about a quarter of the speed.
-        const double score = static_cast<double>(count) / (8.0 + static_cast<double>(count) * (contiguous ? 0.25 : 1.0));
+        const int64_t step = std::max(std::abs(x_step), std::abs(w_step));
+        // A row costs about 8 products to start; elements apart are slower, most in cache lines and pages of their own.
+        const double each = step <= 1 ? 0.25 : step <= 8 ? 1.0 : step <= kPage ? 4.0 : 16.0;
+        const double score = static_cast<double>(count) / (8.0 + static_cast<double>(count) * each);
         if (score > best_score) {
             best_score = score;
             best = {axis, extent, x_step, w_step, period};

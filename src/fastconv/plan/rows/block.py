@@ -23,10 +23,14 @@ SEGMENT = 12.0  # ... and turning to another tap
 PIXEL = 20.0  # describing a pixel ...
 TAP = 3.0  # ... and each of its taps
 ROW = 30.0  # starting a row of a copy
+IMAGE_PIXELS = 4000.0  # copying another image's rows, by pixels ...
+IMAGE_FEATURES = 1000.0  # ... and by features
 GROUP = 6000.0  # starting one of several groups ...
 GROUP_WEIGHT = 2.0  # ... and fetching each of its weights, which no group before it used
 PHASE = 4000.0  # laying out one phase of a dilated input ...
 PHASES = 1.5  # ... and of all cycles: each phase reads the input again, and outputs are moved once more
+FAR_WEIGHT = 40.0  # a weight of an image as kernel whose channels lie far apart (a weight gradient's) ...
+FAR_STEP = 64  # ... by as many elements
 IMAGE = 3.0  # of all cycles, where the kernel is an image and the output small (a weight gradient): every tap turns
 
 
@@ -46,6 +50,9 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     group = min(_by_features(problem, lanes, wide), _by_pixels(problem, lanes, wide))
     if problem.groups > 1:
         group += GROUP + GROUP_WEIGHT * _weights(problem)
+    image = prod(a.kernel for a in problem.axes) >= prod(a.out for a in problem.axes)
+    if image and problem.channels > 1 and abs(problem.rhs.outer[2]) >= FAR_STEP:
+        group += FAR_WEIGHT * _weights(problem)
     common = problem.groups * group
     if problem.axes and all(a.out > 1 and 4 * a.out < a.kernel for a in problem.axes):
         common *= IMAGE
@@ -77,7 +84,8 @@ def _by_features(problem: ConvProblem, lanes: int, wide: bool) -> float:
     moved = 0.0
     if problem.lhs.outer[2] != 1 and problem.channels > 1:
         moved = TRANSPOSED * problem.batch * problem.channels * prod(a.size for a in problem.axes)
-    return product + pixels * (PIXEL + TAP * taps) + weights + storing * pixels * problem.features + moved
+    images = IMAGE_FEATURES * (problem.batch - 1)
+    return product + pixels * (PIXEL + TAP * taps) + weights + storing * pixels * problem.features + moved + images
 
 
 def _by_pixels(problem: ConvProblem, lanes: int, wide: bool) -> float:
@@ -104,6 +112,8 @@ def _by_pixels(problem: ConvProblem, lanes: int, wide: bool) -> float:
     else:
         storing = TRANSPOSED if problem.out.outer[2] == 1 and problem.features >= lanes else ALONE
     outputs = problem.batch * problem.features * prod(a.out for a in axes)
+    if any(a.kernel > 1 for a in axes):
+        product += IMAGE_PIXELS * (lines - 1)
     return product + copied * each * 1.3 + lines * prod(plane[:-1]) * ROW + storing * outputs
 
 

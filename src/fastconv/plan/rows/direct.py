@@ -22,8 +22,11 @@ PACK_CONTIGUOUS = 0.3  # an element copied in vectors, and read from the second 
 PACK_TRANSPOSED = 0.35  # an element through an in-register transposition
 PACK_GATHERED = 2.0  # an element fetched alone
 PACK_RUN = 40.0  # starting the copy of one run of lanes
-PACK_PIECE = 12.0  # starting one lane's walk along the depth
-TILE = 1.05  # of a tile's cycles: its sums in and out
+PACK_PIECE = 12.0  # starting one lane's walk along the channels ...
+PACK_TAPS = 80.0  # ... or along the taps, some of which fall on padding
+TILE_START = 40.0  # describing a tile's rows, calling its kernel, writing its outputs
+GROUP = 20000.0  # starting one group
+PHASES = 1.7  # of all cycles, where a dilated input splits the outputs: every stretch of rows is shorter
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,9 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     # All lattices together: their depths differ (a phase may have no tap at all), their rows and columns hardly.
     depth = problem.products / (problem.groups * lattice.rows * lattice.columns)
     product = min(tile_cycles(lattice.rows, lattice.columns, lanes), tile_cycles(lattice.columns, lattice.rows, lanes)) * depth
-    packing = _lhs_packing(problem, lattice.rows, depth, lanes) + PACK_GATHERED * lattice.columns * depth
+    # Panels hold the taps that fall on padding too.
+    whole = problem.channels * prod(ceil(a.kernel / costs.phases(a)) for a in problem.axes)
+    packing = _lhs_packing(problem, lattice.rows, whole, lanes) + PACK_GATHERED * lattice.columns * whole
     adjoin = 1 in (problem.out.outer[2], *problem.out.spatial) and all(costs.phases(a) == 1 for a in problem.axes)
     if problem.lhs.outer[1] == 1 and problem.batch > 1:  # vectors run over the images
         adjoin = problem.out.outer[1] == 1
@@ -70,7 +75,13 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     if problem.groups > 1 and any(costs.phases(a) > 1 for a in problem.axes):
         store *= 2  # few features: every stretch of outputs is short
     storing = store * lattice.rows * lattice.columns * lattice.count
-    return problem.groups * (product + packing + storing)
+    tiles = TILE_START * min(_tiles(lattice.rows, lattice.columns, lanes), _tiles(lattice.columns, lattice.rows, lanes))
+    group = product + packing + storing + tiles + (GROUP if problem.groups > 1 else 0)
+    return problem.groups * group * (PHASES if any(costs.phases(a) > 1 for a in problem.axes) else 1)
+
+
+def _tiles(in_vectors: int, broadcast: int, lanes: int) -> int:
+    return ceil(in_vectors / lanes / 3) * ceil(broadcast / 8)
 
 
 def tile_cycles(in_vectors: int, broadcast: int, lanes: int) -> float:
@@ -79,7 +90,7 @@ def tile_cycles(in_vectors: int, broadcast: int, lanes: int) -> float:
     full, rest = divmod(broadcast, 8)
     # A tile is 3 vectors wide: 12 cycles for 8 broadcasts, and no less than 4 (latency) or the loads for a few.
     per_tile = full * 12.5 + (max(4.5, 1.5 * rest + 0.5) if rest else 0)
-    return per_tile * vectors / 3 * TILE
+    return per_tile * vectors / 3
 
 
 def _lhs_packing(problem: ConvProblem, rows: int, depth: float, lanes: int) -> float:
@@ -100,7 +111,7 @@ def _lhs_packing(problem: ConvProblem, rows: int, depth: float, lanes: int) -> f
     if problem.lhs.outer[2] == 1 and problem.channels > 1:
         length, each = problem.channels, PACK_TRANSPOSED
     elif step == 1 and inner.rhs_dilation == 1 and inner.kernel > 1:
-        length, each = inner.kernel, PACK_TRANSPOSED
+        return elements * PACK_TRANSPOSED + (PACK_TAPS if inner.kernel < 16 else PACK_PIECE) * elements / inner.kernel
     else:
         length, each = max(problem.channels, row_run), PACK_GATHERED
     return elements * each + PACK_PIECE * elements / length

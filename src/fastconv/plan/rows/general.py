@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from math import ceil, prod
+from math import ceil, gcd, prod
 
 from fastconv.plan import costs
 from fastconv.plan.machine import Machine
 from fastconv.plan.row import timed
 from fastconv.problem import ConvProblem
 
-PRODUCT = 0.35  # cycles of a product in a long row of f32
-ROW = 40.0  # starting such a row
+# Cycles, fitted on the points of benchmarks/sweep.py.
+PRODUCT = 0.35  # a product in a long row of f32 that lies side by side ...
+FAR_PRODUCT = 16.0  # ... and in one whose elements lie in pages of their own
+ROW = 150.0  # starting such a row
+#: Lanes of a row, as in csrc/drivers/general.cc.
+MOST_LANES = 2048
+#: Steps of a row, in elements, from which on every element lies in another page.
+PAGE = 512
 
 
 def _kind(dtype: str) -> str:
@@ -27,11 +33,26 @@ def refuse(problem: ConvProblem, machine: Machine) -> str | None:
 
 
 def cycles(problem: ConvProblem, machine: Machine) -> float:
-    # Rows run along the best of the output axes; what a row costs to start is shared by its length.
-    lengths = [problem.features, problem.batch, problem.groups, *(ceil(a.out / costs.phases(a)) for a in problem.axes)]
-    length = max(1, min(2048, max(lengths)))
+    length, step = _row(problem)
     slow = {"float32": 1.0, "float64": 2.0, "complex64": 3.0, "complex128": 5.0}.get(problem.dtype, 1.5)
-    return problem.products * (PRODUCT * slow + ROW / length) + costs.STORE_SCATTERED * prod(problem.out_extents)
+    each = PRODUCT * slow if step <= 1 else FAR_PRODUCT if step > PAGE else costs.element_cycles(step, PRODUCT)
+    return problem.products * (each + ROW / length) + costs.STORE_SCATTERED * prod(problem.out_extents)
+
+
+def _row(problem: ConvProblem) -> tuple[int, int]:
+    """Length of the rows and the longest step of an operand along them, of the output axis that the library takes."""
+    lhs, rhs = problem.lhs, problem.rhs
+    lanes = [(problem.groups, max(abs(lhs.outer[0]), abs(rhs.outer[0]))), (problem.batch, abs(lhs.outer[1]))]
+    lanes.append((problem.features, abs(rhs.outer[1])))
+    for a, step in zip(problem.axes, lhs.spatial, strict=True):
+        lanes.append((ceil(a.out / costs.phases(a)), abs(step) * a.stride // gcd(a.stride, a.lhs_dilation)))
+    lanes = [(max(1, min(MOST_LANES, length)), step) for length, step in lanes]
+    return max(lanes, key=lambda lane: lane[0] / (8 + lane[0] * _slower(lane[1])))
+
+
+def _slower(step: int) -> float:
+    """How much of a row's time its steps cost, as in csrc/drivers/general.cc."""
+    return 0.25 if step <= 1 else 1.0 if step <= 8 else 4.0 if step <= PAGE else 16.0
 
 
 GENERAL = timed("general", 0, 0.0, refuse, cycles, lambda problem, machine: machine.cores << 16)

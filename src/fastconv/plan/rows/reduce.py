@@ -15,7 +15,7 @@ MOST_ROW = 1 << 23
 MOST_SUMS = 1 << 15
 
 # Cycles, fitted on the rows that benchmarks/models.py times.
-DOT_START = 60.0  # one tile of dot products: its sums in and out
+DOT_START = 250.0  # one tile of dot products: its sums in and out
 DOT_TAIL = 20.0  # cutting one operand of such a tile off at the end of its row
 
 
