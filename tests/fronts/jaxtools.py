@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,22 @@ def x64() -> Iterator[None]:
         yield
     finally:
         jax.config.update("jax_enable_x64", before)
+
+
+def quickly(function: Callable[..., Any], *arguments: Any) -> Any:
+    """`jax.jit(function)(*arguments)`, with little time spent on code that runs once."""
+    return jax.jit(lambda *values: function(*values)).lower(*arguments).compile(_quick_options())(*arguments)
+
+
+@cache
+def _quick_options() -> dict[str, Any]:
+    """What XLA's code generator can be told to leave out; releases differ."""
+    known = {}
+    for name, value in (("xla_backend_optimization_level", 0), ("xla_cpu_use_fusion_emitters", False)):
+        with suppress(jax.errors.JaxRuntimeError):
+            jax.jit(lambda x: -x).lower(1.0).compile({name: value})
+            known[name] = value
+    return known
 
 
 def all_on_engine() -> None:
@@ -92,4 +109,4 @@ def draw(shapes: dict[str, tuple[int, ...]], dtype: str, exact: bool, seed: int 
     return {name: (rng.integers(-2, 3, shape) if exact else rng.standard_normal(shape)).astype(dtype) for name, shape in shapes.items()}
 
 
-__all__ = ["NO_XLA", "accelerate", "agree", "all_on_engine", "cast", "conv", "draw", "engine", "jax", "records", "x64"]
+__all__ = ["NO_XLA", "accelerate", "agree", "all_on_engine", "cast", "conv", "draw", "engine", "jax", "quickly", "records", "x64"]

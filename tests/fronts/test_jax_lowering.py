@@ -33,54 +33,7 @@ def only_row() -> forms.Convolution:
     return row
 
 
-# --- the pinned set: fwd, dx, dw x dense, lhs-dilated, strided x f32, f64, above 1 MFLOP -------------------------------------
-
 NCHW, NHWC = ("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC")
-PINNED = {
-    "dense": [
-        ((1, 64, 56, 56), (64, 64, 3, 3), (1, 1), "SAME", NCHW, {}),
-        ((1, 56, 56, 64), (3, 3, 64, 64), (1, 1), "SAME", NHWC, {}),
-        ((2, 14, 14, 256), (3, 3, 256, 256), (1, 1), "SAME", NHWC, {}),
-        ((1, 3, 112, 112), (16, 3, 3, 3), (1, 1), "SAME", NCHW, {}),
-        ((1, 1, 500, 500), (1, 1, 5, 5), (1, 1), ((4, 4), (4, 4)), NCHW, {}),
-        ((1, 64, 28, 28), (256, 64, 1, 1), (1, 1), "VALID", NCHW, {}),
-        ((4, 32, 1000), (32, 32, 5), (1,), "SAME", None, {}),
-        ((1, 8, 16, 16, 16), (8, 8, 3, 3, 3), (1, 1, 1), "SAME", None, {}),
-    ],
-    "lhs-dilated": [
-        ((16, 129, 400), (129, 1, 256), (1,), ((255, 255),), ("NCT", "IOT", "NCT"), {"lhs_dilation": (64,)}),
-        ((1, 64, 28, 28), (32, 64, 4, 4), (1, 1), ((2, 2), (2, 2)), NCHW, {"lhs_dilation": (2, 2)}),
-        ((1, 28, 28, 64), (4, 4, 64, 32), (1, 1), ((2, 2), (2, 2)), NHWC, {"lhs_dilation": (2, 2)}),
-        ((1, 512, 100), (256, 512, 16), (1,), ((11, 11),), None, {"lhs_dilation": (8,)}),
-        ((1, 16, 8, 8, 8), (8, 16, 4, 4, 4), (1, 1, 1), ((2, 2),) * 3, None, {"lhs_dilation": (2, 2, 2)}),
-    ],
-    "strided": [
-        ((16, 1, 25600), (129, 1, 256), (64,), ((256, 256),), None, {}),
-        ((1, 64, 56, 56), (64, 64, 3, 3), (2, 2), "SAME", NCHW, {}),
-        ((1, 56, 56, 64), (3, 3, 64, 64), (2, 2), "SAME", NHWC, {}),
-        ((1, 3, 224, 224), (64, 3, 7, 7), (2, 2), ((3, 3), (3, 3)), NCHW, {}),
-        ((1, 64, 9600), (128, 64, 8), (4,), ((2, 2),), None, {}),
-    ],
-}
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("family", PINNED)
-def test_everything_large_of_the_pinned_set_runs_on_the_engine(family: str, dtype: str) -> None:
-    declined = []
-    with x64():
-        for x, w, strides, padding, numbers, options in PINNED[family]:
-
-            def loss(x, w, strides=strides, padding=padding, numbers=numbers, options=options):
-                return jnp.sum(jnp.square(conv(x, w, strides, padding, dimension_numbers=numbers, **options)))
-
-            records.clear()
-            lowered(jax.grad(loss, (0, 1)), x, w, dtype=dtype)
-            rows = records.report().convolutions
-            assert sorted(row.compiled for row in rows) == [1, 1, 1]
-            assert all((row.products or 0) * 2 > 1e6 for row in rows)
-            declined += [row for row in rows if row.algorithm == "xla"]
-    assert not declined, "\n".join(map(str, declined))
 
 
 def test_directions_are_told_apart() -> None:

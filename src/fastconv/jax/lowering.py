@@ -91,7 +91,7 @@ def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decl
     if (trouble := _register_target()) is not None:
         return Decline("library", trouble)
     try:
-        problem = _problem(avals, names, params)
+        problem = problem_of(avals, params)
     except (TypeError, ValueError) as error:
         return Decline("unsupported", str(error))
     plan = choose(problem, extra=(XLA, FFT))
@@ -105,9 +105,10 @@ def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decl
     return Decline("slower", f"XLA is modelled faster ({plan.seconds * 1e6:.1f} us against {times[best] * 1e6:.1f} us of {best})", plan)
 
 
-def _problem(avals: list[Any], names: list[str], params: dict[str, Any]) -> ConvProblem:
+def problem_of(avals: list[Any], params: dict[str, Any]) -> ConvProblem:
     """The convolution as the engine's problem, on the row-major buffers that XLA passes to a call."""
     lhs, rhs, out = avals
+    names = [np.dtype(aval.dtype).name for aval in avals]
     call = conv_general_dilated(
         Spec.contiguous(tuple(map(int, lhs.shape)), names[0]),
         Spec.contiguous(tuple(map(int, rhs.shape)), names[1]),
