@@ -23,8 +23,10 @@ constexpr int64_t kPlaneBytes = 40 << 10;   // of a task's copy of the input
 constexpr int64_t kMostRow = 2048;          // positions in a row of a task
 constexpr int64_t kTasks = 16;              // a function of the problem, not of the threads
 constexpr int64_t kTaskProducts = 1 << 17;  // less work is not worth a task of its own
-constexpr int64_t kPackAlone = 1 << 15;     // elements of weights that the calling thread packs alone
-constexpr int64_t kMaxElements = 1 << 24;   // of packed weights, of sums, or of a task's scratch
+constexpr int64_t kLineBytes = 32 << 10;
+constexpr int64_t kWideRow = 8;            // vectors of a row that tiles of its own fill
+constexpr int64_t kPackAlone = 1 << 15;    // elements of weights that the calling thread packs alone
+constexpr int64_t kMaxElements = 1 << 24;  // of packed weights, of sums, or of a task's scratch
 
 // The residues modulo `stride` that taps have: each is a plane of its own, so that neighbouring positions lie side by side.
 struct Residues {
@@ -256,23 +258,30 @@ private:
 
     void run_unit(int64_t group, const Unit& u, const Local& local) const {
         copy_input(group, u, local.in);
-        const int64_t vectors = ceil_div(length(u), lanes_);
         const T* weights = shared_ + group * s.features * depth_;
-        for_pieces(s.features, most_rows_, [&](int64_t first, int64_t rows) {
-            int64_t width = std::min<int64_t>(vectors, kMaxVectors);
-            while (table_[rows][width] == nullptr) --width;
-            for (int64_t v = 0; v < vectors; v += width) {
-                const int64_t at = std::min(v, vectors - width) * lanes_;  // the last tile moves back over what is done
-                table_[rows][width](depth_, offsets_.data(), weights + first * depth_, local.in + at, local.line + first * line_ + at,
-                                    line_);
-            }
-        });
+        // Wide rows go straight to their place, each with tiles of its own, where lines of all features would leave the first cache.
+        const bool wide = s.x.out == 1 && u.count >= kWideRow * lanes_ && s.features * line_ * static_cast<int64_t>(sizeof(T)) > kLineBytes;
+        if (wide) {
+            for (int64_t image = 0; image < u.images; ++image)
+                for (int64_t row = 0; row < u.rows; ++row)
+                    multiply(weights, local.in + (image * rows_ + row) * pitch_, u.count, out_row(out_, group, 0, u, image, row),
+                             s.out_feature);
+        } else {
+            const int64_t count = ceil_div(length(u), lanes_) * lanes_;
+            multiply(weights, local.in, count, local.line, line_);
+        }
         for (int64_t o = 0; o < s.features; ++o) {
             const T* bias = f.bias == nullptr ? nullptr : f.bias + (group * s.features + o) * f.bias_stride;
+            const bool finish = bias != nullptr || f.activation != Activation::none;
             T* from = local.line + o * line_;
-            if (bias != nullptr || f.activation != Activation::none) finish_row<T>(from, length(u), 1, bias, 0, f.activation);
+            if (finish && !wide) finish_row<T>(from, length(u), 1, bias, 0, f.activation);
             for (int64_t image = 0; image < u.images; ++image, from += rows_ * pitch_) {
                 T* to = out_row(out_, group, o, u, image, 0);
+                if (wide) {
+                    for (int64_t row = 0; finish && row < u.rows; ++row)
+                        finish_row<T>(to + row * s.y.out, u.count, 1, bias, 0, f.activation);
+                    continue;
+                }
                 if (s.x.out == 1) {
                     kernels_.copy_rows(to, s.y.out, from, pitch_, u.rows, u.count);
                     continue;
@@ -281,6 +290,19 @@ private:
                     for (int64_t x = 0; x < u.count; ++x) to[row * s.y.out + x * s.x.out] = from[row * pitch_ + x];
             }
         }
+    }
+
+    // Every feature at `count` neighbouring places, at least one vector of them: out[o * step + i].
+    void multiply(const T* weights, const T* in, int64_t count, T* out, int64_t step) const {
+        const int64_t vectors = ceil_div(count, lanes_);
+        for_pieces(s.features, most_rows_, [&](int64_t first, int64_t rows) {
+            int64_t width = std::min<int64_t>(count / lanes_, kMaxVectors);
+            while (table_[rows][width] == nullptr) --width;
+            for (int64_t v = 0; v < vectors; v += width) {
+                const int64_t at = std::min(v * lanes_, count - width * lanes_);  // the last tile moves back over what is done
+                table_[rows][width](depth_, offsets_.data(), weights + first * depth_, in + at, out + first * step + at, step);
+            }
+        });
     }
 
     // dy as a line whose gaps are zero.

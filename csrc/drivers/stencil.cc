@@ -2,7 +2,6 @@
 // every input vector loaded once per tap column and used by all rows it meets. A task copies its piece of the input, padded,
 // into cache-sized scratch first: any layout, stride and padding is then the same case.
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "base/scratch.h"
@@ -13,11 +12,13 @@
 #include "drivers/geometry.h"
 #include "drivers/phases.h"
 #include "drivers/stencil_plan.h"
+#include "drivers/stencil_rows.h"
 
 namespace fastconv {
 namespace {
 
 constexpr int kMaxTaps = 8, kMaxRows = 16, kMaxVectors = 2;
+constexpr int64_t kMostWoven = 16;           // features that are woven together
 constexpr int64_t kMaxPhases = 64;           // each is a problem of its own
 constexpr int64_t kChunkProducts = 1 << 16;  // work below which a thread is not worth waking
 
@@ -55,7 +56,9 @@ public:
     Stencil(const Problem& problem, const StencilPlan& plan, const Buffers& buffers)
         : p(problem), s(plan), set_(stencil_kernels<T>(current_isa()), plan.vectors), lhs_(static_cast<const T*>(buffers.lhs.data)),
           rhs_(static_cast<const T*>(buffers.rhs.data)), bias_(problem.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr),
-          out_(static_cast<T*>(buffers.out.data)) {}
+          out_(static_cast<T*>(buffers.out.data)),
+          woven_(p.features > 1 && p.features <= kMostWoven && p.out.outer[2] == 1 && p.out.spatial[s.lane] == p.features),
+          made_pitch_(ceil_div(plan.lane_block, set_.lanes) * set_.lanes + plan.vectors * set_.lanes) {}
 
     const char* run(Executor& executor) {
         const int64_t weights = p.groups * p.features * s.groups_per_feature * s.group_weights;
@@ -81,7 +84,8 @@ private:
 
     size_t local_bytes() const {
         const size_t lists = static_cast<size_t>(s.groups_per_feature) * (2 * sizeof(int64_t) + sizeof(T*));
-        return static_cast<size_t>(s.scratch_elements(p.channels) + 4 * 64) * sizeof(T) + lists;
+        const int64_t made = woven_ ? p.features * made_rows() * made_pitch_ : 0;
+        return static_cast<size_t>(s.scratch_elements(p.channels) + made + 4 * 64) * sizeof(T) + lists;
     }
 
     int64_t outer_kernel(int axis) const { return axis < 0 ? 1 : p.axes[axis].kernel; }
@@ -149,12 +153,6 @@ private:
         return true;
     }
 
-    // One of a row's `stride` sub-rows, the same for every row of a block: to[t] = from[t * step], where data lies at begin <= t < end.
-    // Beyond `length` scratch holds anything: only lanes that are cut off read it.
-    struct SubRow {
-        int64_t begin, end, length, step;
-    };
-
     SubRow sub_row(const Block& b, int64_t base) const {
         const Axis& lane = p.axes[s.lane];
         SubRow row;
@@ -165,15 +163,6 @@ private:
         return row;
     }
 
-    static void copy_row(const SubRow& row, const T* from, T* to) {
-        for (int64_t t = 0; t < row.begin; ++t) to[t] = 0;
-        if (row.step == 1)
-            std::memcpy(to + row.begin, from + row.begin, static_cast<size_t>(row.end - row.begin) * sizeof(T));
-        else
-            for (int64_t t = row.begin; t < row.end; ++t) to[t] = from[t * row.step];
-        for (int64_t t = row.end; t < row.length; ++t) to[t] = 0;
-    }
-
     // Copies planes first <= z < last of the block (counted from its first input plane), each to its place in the ring.
     void copy_planes(const Block& b, int64_t first, int64_t last, T* to) const {
         const T* image = lhs_ + p.lhs.offset + b.group * p.lhs.outer[0] + b.image * p.lhs.outer[1];
@@ -181,7 +170,9 @@ private:
         const int64_t first_row = s.row < 0 ? 0 : input(s.row, b.row, 0), first_plane = s.plane < 0 ? 0 : input(s.plane, b.plane, 0);
         const int64_t rows =
             s.row < 0 ? 1 : (b.rows - 1) * p.axes[s.row].stride + (p.axes[s.row].kernel - 1) * p.axes[s.row].rhs_dilation + 1;
-        for (int64_t c = 0; c < p.channels; ++c)
+        const bool together = p.lhs.outer[2] == 1 && p.channels > kFewChannels;  // all channels at once
+        const int64_t channels = together ? p.channels : 1, channel_pitch = s.far_taps * s.planes * s.plane_size();
+        for (int64_t c = 0; c < p.channels; c += channels)
             for (int64_t tap = 0; tap < s.far_taps; ++tap) {
                 T* block = to + (c * s.far_taps + tap) * s.planes * s.plane_size();
                 int64_t far;
@@ -195,10 +186,13 @@ private:
                         const T* from = plane + (first_lane + phase) * p.lhs.spatial[s.lane];
                         T* place = block + z % s.planes * s.plane_size() + phase * s.phase_pitch;
                         for (int64_t y = 0; y < rows; ++y, place += s.pitch) {
-                            if (s.row >= 0 && !inside(s.row, first_row + y))
-                                std::memset(place, 0, static_cast<size_t>(row.length) * sizeof(T));
-                            else
-                                copy_row(row, from + (s.row < 0 ? 0 : (first_row + y) * p.lhs.spatial[s.row]), place);
+                            const bool met = s.row < 0 || inside(s.row, first_row + y);
+                            const T* data = from + (s.row < 0 ? 0 : (first_row + y) * p.lhs.spatial[s.row]);
+                            if (met && together)
+                                rows_.copy_channels(row, data, place, channels, channel_pitch);
+                            else if (met)
+                                rows_.copy(row, data, place);
+                            for (int64_t i = 0; !met && i < channels; ++i) rows_.clear(place + i * channel_pitch, 0, row.length);
                         }
                     }
                 }
@@ -211,6 +205,7 @@ private:
         const T** weight;
         const T* in;
         T* out;
+        int64_t out_row, out_lane;  // what a row and a lane step in `out`
         const T* bias;
     };
 
@@ -241,27 +236,50 @@ private:
                         first_weight[groups++] = ((c * s.far_taps + tap) * outer_kernel(s.plane) + k) * s.group_weights;
                     }
                 }
-            for (int64_t o = 0; o < p.features; ++o) {
-                const int64_t feature = b.group * p.features + o;
-                const T* base = weights_ + feature * s.groups_per_feature * s.group_weights;
-                for (int64_t g = 0; g < groups; ++g) weight[g] = base + first_weight[g];
-                int64_t to = p.out.offset + b.group * p.out.outer[0] + b.image * p.out.outer[1] + o * p.out.outer[2];
-                for (int i = 0; i < s.far; ++i) to += b.far_at[i] * p.out.spatial[i];
-                if (s.plane >= 0) to += (b.plane + z) * p.out.spatial[s.plane];
-                if (s.row >= 0) to += b.row * p.out.spatial[s.row];
-                to += b.lane * p.out.spatial[s.lane];
-                Feature f;
-                f.arguments.groups = groups;
-                f.arguments.offset = offset;
-                f.weight = weight;
-                f.in = in;
-                f.out = out_ + to;
-                f.bias = bias_ == nullptr ? nullptr : bias_ + feature * p.bias_stride;
-                if (s.flat)
-                    sweep_flat(b, f);
-                else
-                    sweep_rows(b, f);
+            if (!woven_) {
+                make_rows(b, groups, offset, first_weight, weight, in, out_of(b, z, 0), p.out.outer[2]);
+                continue;
             }
+            // Made apart, a few rows at a time, and woven together.
+            T* made = in + s.scratch_elements(p.channels);
+            Block part = b;
+            for (int64_t y = 0; y < b.rows; y += set_.max_rows, part.row += set_.max_rows) {
+                part.rows = std::min<int64_t>(set_.max_rows, b.rows - y);
+                make_rows(part, groups, offset, first_weight, weight, in + y * s.row_step, made, made_rows() * made_pitch_);
+                for (int64_t r = 0; r < part.rows; ++r)
+                    rows_.weave(out_of(part, z, r), made + r * made_pitch_, made_rows() * made_pitch_, p.features, b.lanes);
+            }
+        }
+    }
+
+    int64_t made_rows() const { return s.row < 0 ? 1 : set_.max_rows; }
+
+    // Where row r of a block goes, for its first feature.
+    T* out_of(const Block& b, int64_t z, int64_t r) const {
+        int64_t to = p.out.offset + b.group * p.out.outer[0] + b.image * p.out.outer[1] + b.lane * p.out.spatial[s.lane];
+        for (int i = 0; i < s.far; ++i) to += b.far_at[i] * p.out.spatial[i];
+        if (s.plane >= 0) to += (b.plane + z) * p.out.spatial[s.plane];
+        if (s.row >= 0) to += (b.row + r) * p.out.spatial[s.row];
+        return out_ + to;
+    }
+
+    // Every feature of the rows of a block: to where they belong, or to scratch.
+    void make_rows(const Block& b, int64_t groups, const int64_t* offset, const int64_t* first_weight, const T** weight, const T* in,
+                   T* out, int64_t out_feature) const {
+        for (int64_t o = 0; o < p.features; ++o) {
+            const int64_t feature = b.group * p.features + o;
+            const T* base = weights_ + feature * s.groups_per_feature * s.group_weights;
+            for (int64_t g = 0; g < groups; ++g) weight[g] = base + first_weight[g];
+            Feature f;
+            f.arguments.groups = groups;
+            f.arguments.offset = offset;
+            f.weight = weight;
+            f.in = in;
+            f.out = out + o * out_feature;
+            f.out_row = woven_ ? made_pitch_ : s.row < 0 ? 0 : p.out.spatial[s.row];
+            f.out_lane = woven_ ? 1 : p.out.spatial[s.lane];
+            f.bias = bias_ == nullptr ? nullptr : bias_ + feature * p.bias_stride;
+            s.flat ? sweep_flat(b, f) : sweep_rows(b, f);
         }
     }
 
@@ -278,8 +296,8 @@ private:
             for (int64_t x = 0; x < b.lanes; x += width) {
                 const int64_t left = b.lanes >= width ? std::min(x, b.lanes - width) : x;
                 const int64_t valid = std::min(width, b.lanes - left);
-                tile(f, rows, f.in + top * s.row_step + left, f.out + top * p.out.spatial[s.row] + left * p.out.spatial[s.lane],
-                     p.out.spatial[s.row], valid, valid == width);
+                tile(f, rows, f.in + top * s.row_step + left, f.out + top * f.out_row + left * f.out_lane, f.out_row, valid,
+                     valid == width);
             }
             y = top + rows;
         }
@@ -287,7 +305,7 @@ private:
 
     // A flat stencil's rows are stretches of one vector of the lane axis.
     void sweep_flat(const Block& b, Feature& f) const {
-        const int64_t lanes = set_.lanes, step = p.out.spatial[s.lane];
+        const int64_t lanes = set_.lanes, step = f.out_lane;
         for (int64_t x = 0; x < b.lanes;) {
             const int64_t whole = (b.lanes - x) / lanes;
             const int rows = whole > 0 ? set_.rows_for(whole) : 1;
@@ -299,8 +317,8 @@ private:
     }
 
     void tile(Feature& f, int rows, const T* in, T* out, int64_t out_step, int64_t valid, bool whole) const {
-        const int64_t width = int64_t{set_.vectors} * set_.lanes, step = p.out.spatial[s.lane];
-        const bool direct = whole && step == 1;
+        const int64_t width = int64_t{set_.vectors} * set_.lanes, step = f.out_lane;
+        const bool direct = (whole || woven_) && step == 1;  // scratch has room for whole tiles
         T buffer[kMaxRows * kMaxVectors * 16];
         StencilArguments<T>& a = f.arguments;
         a.weight = f.weight;
@@ -322,8 +340,10 @@ private:
         if (f.bias != nullptr || p.activation != Activation::none)
             for (int r = 0; r < rows; ++r) finish_row<T>(a.out + r * a.out_step, valid, 1, f.bias, 0, p.activation);
         if (direct) return;
-        for (int r = 0; r < rows; ++r)
-            for (int64_t j = 0; j < valid; ++j) out[r * out_step + j * step] = buffer[r * width + j];
+        for (int r = 0; r < rows; ++r) {
+            if (step == 1) std::memcpy(out + r * out_step, buffer + r * width, static_cast<size_t>(valid) * sizeof(T));
+            for (int64_t j = 0; step != 1 && j < valid; ++j) out[r * out_step + j * step] = buffer[r * width + j];
+        }
     }
 
     const Problem p;
@@ -333,6 +353,9 @@ private:
     const T* rhs_;
     const T* bias_;
     T* out_;
+    const bool woven_;          // features lie side by side
+    const int64_t made_pitch_;  // of their rows before that
+    const StencilRows<T> rows_;
     T* weights_ = nullptr;
 };
 

@@ -43,6 +43,7 @@ const char* plan_stencil(const Problem& p, int lanes, int max_taps, StencilPlan*
     s.far = std::max(0, s.plane);
     if (s.plane < 0) s.plane = -1;
     s.vectors = s.flat ? 1 : 2;
+    s.lanes = lanes;
 
     // Input scratch: a row holds `stride` sub-rows, so that lanes stay neighbours whatever the stride.
     const int64_t element = dtype_size(p.dtype);
@@ -96,8 +97,8 @@ const char* plan_stencil(const Problem& p, int lanes, int max_taps, StencilPlan*
         s.plane_blocks = ceil_div(p.axes[s.plane].out, s.plane_block);
     }
     s.groups_per_feature = p.channels * s.far_taps * (s.plane >= 0 ? p.axes[s.plane].kernel : 1);
-    if (static_cast<double>(p.channels) * static_cast<double>(s.far_taps) * static_cast<double>(s.planes) * static_cast<double>(s.rows) *
-            static_cast<double>(s.pitch) >
+    if (static_cast<double>(p.channels) * static_cast<double>(s.far_taps) * static_cast<double>(s.planes) *
+            (static_cast<double>(s.rows) * static_cast<double>(s.pitch) + lanes) >
         static_cast<double>(kScratchElements))
         return "stencil: the working set of a tile is too large";
     *plan = s;

@@ -23,7 +23,7 @@ struct StencilPlan {
     int lane, row, plane, far;  // axis numbers, -1 for none; far: number of far axes (the first ones)
     bool flat;
     bool shared;  // neighbouring rows use each other's input vectors
-    int vectors;
+    int vectors, lanes;
     int64_t lane_block, row_block, plane_block;  // outputs of one task
     int64_t lane_blocks, row_blocks, plane_blocks;
     int64_t pitch, phase_pitch, rows, planes;  // of the scratch copy of the input: elements, rows of a plane, planes of a ring
@@ -34,7 +34,8 @@ struct StencilPlan {
     int64_t group_weights;        // weights of one group (a channel and an outer tap)
     int64_t groups_per_feature;
 
-    int64_t plane_size() const { return rows * pitch; }
+    // One vector more where channels would else lie an even number of vectors apart, and share few places of the first cache.
+    int64_t plane_size() const { return rows * pitch + (rows * pitch / lanes % 2 == 0 ? lanes : 0); }
     int64_t scratch_elements(int64_t channels) const { return channels * far_taps * planes * plane_size(); }
 };
 

@@ -29,6 +29,8 @@ struct PackKernels {
     // Lanes that are walked along their depth: panel[k][j] = from[j][k * step] for begin[j] <= k < end[j], else 0; j < count.
     void (*walked)(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t count,
                    int64_t step);
+    // Rows `pitch` apart, side by side: to[j * parts + c] = from[c * pitch + j] for j < count.
+    void (*weave)(T* to, const T* from, int64_t pitch, int64_t parts, int64_t count);
 };
 
 template <class T>

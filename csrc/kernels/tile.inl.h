@@ -37,12 +37,21 @@ static inline V every_second(V a, V b, Indices<I...>) {
     return __builtin_shufflevector(a, b, (2 * I + Offset)...);
 }
 
+template <class V, int... I>
+static inline V every_third(V a, V b, V c, Indices<I...>) {
+    constexpr int L = sizeof...(I);
+    const V ab = __builtin_shufflevector(a, b, (3 * I < 2 * L ? 3 * I : 0)...);
+    return __builtin_shufflevector(ab, c, (3 * I < 2 * L ? I : 3 * I - L)...);
+}
+
 // from[0], from[Spacing], ... : a vector of them, out of Spacing vectors.
 template <int Spacing, class T>
 static inline Vec<T> every(const T* from) {
     constexpr int L = kLanes<T>;
     if constexpr (Spacing == 1)
         return load(from);
+    else if constexpr (Spacing == 3)
+        return every_third(load(from), load(from + L), load(from + 2 * L), typename MakeIndices<L>::type());
     else
         return every_second<0>(every<Spacing / 2>(from), every<Spacing / 2>(from + Spacing / 2 * L), typename MakeIndices<L>::type());
 }
@@ -57,12 +66,24 @@ static inline Vec<T> every_first(const T* from, int64_t count) {
         const int64_t left = elements - i * L;
         if (left > 0) part[i] = left >= L ? load(from + i * L) : load_first(from + i * L, left);
     }
+    if constexpr (Spacing == 3) return every_third(part[0], part[1], part[2], typename MakeIndices<L>::type());
 #pragma GCC unroll 2
     for (int half = Spacing / 2; half > 0; half /= 2) {
 #pragma GCC unroll 2
         for (int i = 0; i < half; ++i) part[i] = every_second<0>(part[2 * i], part[2 * i + 1], typename MakeIndices<L>::type());
     }
     return part[0];
+}
+
+template <class T, int Spacing>
+static void spaced_by(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, int64_t count) {
+    constexpr int L = kLanes<T>;
+    for (int64_t k = 0; k < depth; ++k, panel += width, from += step) {
+        int64_t j = 0;
+        for (; j + L < count; j += L)  // one lane more must follow: the last load ends past the lane's own last element
+            store(panel + j, every<Spacing>(from + Spacing * j));
+        store_first(panel + j, every_first<Spacing>(from + Spacing * j, count - j), count - j);
+    }
 }
 
 template <class T>
@@ -74,18 +95,60 @@ static void spaced(T* panel, int64_t width, int64_t depth, const T* from, int64_
             for (int64_t j = 0; j < whole; j += L) store(panel + j, load(from + j));
             if (rest > 0) store_first(panel + whole, load_first(from + whole, rest), rest);
         }
-    } else if (spacing == 2 || spacing == 4) {
-        for (int64_t k = 0; k < depth; ++k, panel += width, from += step) {
-            int64_t j = 0;
-            for (; j + L < count; j += L)  // one lane more must follow: the last load ends past the lane's own last element
-                store(panel + j, spacing == 2 ? every<2>(from + 2 * j) : every<4>(from + 4 * j));
-            store_first(panel + j, spacing == 2 ? every_first<2>(from + 2 * j, count - j) : every_first<4>(from + 4 * j, count - j),
-                        count - j);
-        }
+    } else if (spacing == 2) {
+        spaced_by<T, 2>(panel, width, depth, from, step, count);
+    } else if (spacing == 3) {
+        spaced_by<T, 3>(panel, width, depth, from, step, count);
+    } else if (spacing == 4) {
+        spaced_by<T, 4>(panel, width, depth, from, step, count);
     } else {
         for (int64_t k = 0; k < depth; ++k, panel += width, from += step)
             for (int64_t j = 0; j < count; ++j) panel[j] = from[j * spacing];
     }
+}
+
+// Vector S of C interleaved ones.
+template <int C, int S, class V, int... I>
+static inline V woven(const V* part, Indices<I...>) {
+    constexpr int L = sizeof...(I), at = S * L;
+    V all = __builtin_shufflevector(part[0], part[1], ((at + I) / C + ((at + I) % C == 1 ? L : 0))...);
+    if constexpr (C > 2) all = __builtin_shufflevector(all, part[2], ((at + I) % C == 2 ? L + (at + I) / C : I)...);
+    if constexpr (C > 3) all = __builtin_shufflevector(all, part[3], ((at + I) % C == 3 ? L + (at + I) / C : I)...);
+    return all;
+}
+
+template <class T, int C>
+static void weave_by(T* to, const T* from, int64_t pitch, int64_t count) {
+    constexpr int L = kLanes<T>;
+    for (int64_t j = 0; j < count; j += L, to += C * L) {
+        Vec<T> part[C], all[C];
+        const int64_t lanes = count - j < L ? count - j : L;
+        for (int c = 0; c < C; ++c) part[c] = lanes == L ? load(from + c * pitch + j) : load_first(from + c * pitch + j, lanes);
+        constexpr typename MakeIndices<L>::type indices{};
+        all[0] = woven<C, 0>(part, indices);
+        all[1] = woven<C, 1>(part, indices);
+        if constexpr (C > 2) all[2] = woven<C, 2>(part, indices);
+        if constexpr (C > 3) all[3] = woven<C, 3>(part, indices);
+        for (int i = 0; i < C; ++i) {
+            const int64_t left = lanes * C - i * L;
+            if (left >= L)
+                store(to + i * L, all[i]);
+            else if (left > 0)
+                store_first(to + i * L, all[i], left);
+        }
+    }
+}
+
+template <class T>
+static void weave(T* to, const T* from, int64_t pitch, int64_t parts, int64_t count) {
+    switch (parts) {
+        case 2: return weave_by<T, 2>(to, from, pitch, count);
+        case 3: return weave_by<T, 3>(to, from, pitch, count);
+        case 4: return weave_by<T, 4>(to, from, pitch, count);
+        default: break;
+    }
+    for (int64_t j = 0; j < count; ++j)
+        for (int64_t c = 0; c < parts; ++c) *to++ = from[c * pitch + j];
 }
 
 template <class T, int Run>

@@ -29,7 +29,7 @@ static const TileKernel<double> kDoubleTiles[] = {
 
 template <class T, int Count>
 static constexpr TileKernels<T> tile_kernel_set(const TileKernel<T> (&tiles)[Count]) {
-    return {kLanes<T>, tiles, Count, {spaced<T>, runs<T>, walked<T>}, finite<T>};
+    return {kLanes<T>, tiles, Count, {spaced<T>, runs<T>, walked<T>, weave<T>}, finite<T>};
 }
 static const TileKernels<float> kFloat = tile_kernel_set(kFloatTiles);
 static const TileKernels<double> kDouble = tile_kernel_set(kDoubleTiles);

@@ -31,6 +31,7 @@ PHASE = 4000.0  # laying out one phase of a dilated input ...
 PHASES = 1.5  # ... and of all cycles: each phase reads the input again, and outputs are moved once more
 FAR_WEIGHT = 40.0  # a weight of an image as kernel whose channels lie far apart (a weight gradient's) ...
 FAR_STEP = 64  # ... by as many elements
+FEW = 2.0  # of the products, where a tile has fewer than four features: it waits for its vectors
 IMAGE = 3.0  # of all cycles, where the kernel is an image and the output small (a weight gradient): every tap turns
 
 
@@ -101,7 +102,7 @@ def _by_pixels(problem: ConvProblem, lanes: int, wide: bool) -> float:
     stretches = ceil(vectors / most)
     lines = problem.batch * prod(a.out for a in axes) / prod(plane)
     tile = _tile(rows, vectors / stretches) * _taps(problem) * problem.channels + START + SEGMENT * _taps(problem)
-    product = lines * stretches * (pieces * tile + WEIGHT * _weights(problem))
+    product = lines * stretches * (pieces * tile + WEIGHT * _weights(problem)) * (FEW if rows < 4 else 1.0)
     inner = min((abs(step) * a.stride for a, step in zip(problem.axes, problem.lhs.spatial, strict=True)), default=1)
     copied = problem.batch * problem.channels * prod(a.size for a in axes)
     whole = problem.lhs.outer[2] == 1 and problem.channels >= lanes

@@ -27,11 +27,13 @@ FEWEST_POINTS = 16
 # Cycles, fitted on the rows that benchmarks/models.py times.
 PACK_ALONG = 0.3  # a weight, columns side by side
 PACK_ACROSS = 0.6  # through a transposition in registers
-PACK_RUNS = 1.0  # in short runs
 PACK_GATHERED = 2.0
+PACK_RUNS = 1.0  # in short runs
+PACK_FAR = 1.5  # more for each that is transposed or gathered, where weights are more than a core's second cache
+CACHE = 2 << 20  # bytes of that
 COPY = 0.2  # an element of the input
 OUT_IN_PLACE = 0.1  # an output summed where it goes
-OUT_LINES = 0.7  # through a transposition in registers
+OUT_LINES = 1.3  # through a transposition in registers
 OUT_RUN = 1.5  # a run of outputs
 FAR_TAPS = 2.5  # of all cycles, where every tap reads a cache line of its own (weight gradients of strided convolutions)
 
@@ -166,6 +168,8 @@ def _packing(problem: ConvProblem, lanes: int, lattices: list[Lattice], merged: 
         each = PACK_ALONG
     elif all(costs.phases(a) == 1 for a in problem.axes):
         each = PACK_ACROSS if 1 in (problem.rhs.outer[2], *problem.rhs.spatial) else PACK_GATHERED
+        if costs.ITEM_BYTES[problem.dtype] * prod(problem.rhs_extents) > CACHE:
+            each += PACK_FAR
     else:
         each = PACK_RUNS if max(lattice.phases for lattice in lattices) > 1 else PACK_GATHERED
     width = lanes if merged else 1

@@ -15,9 +15,11 @@ MOST_ELEMENTS = 1 << 19
 #: Most phases, as in csrc/drivers/stencil.cc.
 MOST_PHASES = 64
 
-CHANNELS = 1.7  # how much more a product costs where sums go over channels
-SHORT_ROW = 3.0  # cycles of an output in a row that fills no tile
-ROW = 60.0  # cycles to start the copy of a row
+CHANNELS = 1.15  # how much more a product costs where sums go over channels
+SHORT_ROW = 1.5  # cycles of an output in a row that fills no tile
+SPACED = 0.3  # an element among a few channels that lie side by side, on its way in or out
+TRANSPOSED = 0.5  # one among more
+ROW = 40.0  # cycles to start the copy of a row
 
 
 def refuse(problem: ConvProblem, machine: Machine) -> str | None:
@@ -77,10 +79,16 @@ def _phase_cycles(problem: ConvProblem, machine: Machine) -> float:
     kernel_rows = 1 if flat else axes[-2].kernel
     halo = 1 + (kernel_rows - 1) / (32 if len(axes) == 2 and kernel_rows > 3 else 16)
     copied = problem.groups * problem.batch * problem.channels * prod(a.out for a in axes[:-1]) * halo * lane.out * lane.stride
-    each = costs.element_cycles(min(abs(s) for s in problem.lhs.spatial) * lane.stride, 0.12)
+    step = min(abs(s) for s in problem.lhs.spatial) * lane.stride
+    if problem.lhs.outer[2] == 1 and problem.channels > 4:
+        each = TRANSPOSED
+    else:
+        each = SPACED if 1 < step <= 4 else costs.element_cycles(step, 0.12)
     weights = problem.groups * problem.features * problem.channels * taps * 1.0
-    scatter = costs.element_cycles(min(abs(s) for s in problem.out.spatial), 0.0) * images * problem.features * lane.out
-    if lane.out < width:  # short rows leave through a buffer, element by element
+    out_step = min(abs(s) for s in problem.out.spatial)
+    woven = problem.out.outer[2] == 1 and 1 < problem.features == out_step <= 16
+    scatter = (SPACED if woven else costs.element_cycles(out_step, 0.0)) * images * problem.features * lane.out
+    if lane.out < width:  # short rows leave through a buffer
         scatter = max(scatter, SHORT_ROW * images * problem.features * lane.out)
     starts = ROW * copied / min(lane.out * lane.stride, 512)
     return vectors * per_vector + copied * each + starts + weights + scatter

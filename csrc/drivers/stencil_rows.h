@@ -1,0 +1,60 @@
+// Rows of a stencil on their way into scratch and out of it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/lanes.h"
+#include "kernels/tile.h"
+
+namespace fastconv {
+
+// One of a row's `stride` sub-rows, the same for every row of a block: to[t] = from[t * step], where data lies at begin <= t < end.
+// Beyond `length` scratch holds anything: only lanes that are cut off read it.
+struct SubRow {
+    int64_t begin, end, length, step;
+};
+
+// Channels that lie side by side, and more than every_first of the spaced copies takes apart in passing.
+constexpr int64_t kFewChannels = 4;
+
+template <class T>
+class StencilRows {
+public:
+    StencilRows() : pack_(tile_kernels<T>(current_isa()).pack), lanes_(lane_kernels<T>(current_isa())) {}
+
+    static void clear(T* to, int64_t begin, int64_t end) {  // mostly an element or two
+        for (int64_t t = begin; t < end; ++t) to[t] = 0;
+    }
+
+    void copy(const SubRow& row, const T* from, T* to) const {
+        clear(to, 0, row.begin);
+        if (row.step == 1)
+            std::memcpy(to + row.begin, from + row.begin, static_cast<size_t>(row.end - row.begin) * sizeof(T));
+        else if (row.end > row.begin)
+            pack_.spaced(to + row.begin, 0, 1, from + row.begin * row.step, 0, row.step, row.end - row.begin);
+        clear(to, row.end, row.length);
+    }
+
+    // Every channel, where they lie side by side: rows `pitch` apart. A vector more than the row may be written.
+    void copy_channels(const SubRow& row, const T* from, T* to, int64_t channels, int64_t pitch) const {
+        for (int64_t t = row.begin; t < row.end; t += lanes_.lanes)
+            lanes_.gather({std::min<int64_t>(lanes_.lanes, row.end - t), row.step, channels, 1, pitch}, from + t * row.step, to + t);
+        for (int64_t c = 0; c < channels; ++c, to += pitch) {
+            clear(to, 0, row.begin);
+            clear(to, row.end, row.length);
+        }
+    }
+
+    // Features to their places side by side.
+    void weave(T* to, const T* from, int64_t pitch, int64_t features, int64_t count) const {
+        pack_.weave(to, from, pitch, features, count);
+    }
+
+private:
+    const PackKernels<T>& pack_;
+    const LaneKernels<T>& lanes_;
+};
+
+}  // namespace fastconv
