@@ -18,7 +18,7 @@ MOST_PHASES = 64
 CHANNELS = 1.15  # how much more a product costs where sums go over channels
 SHORT_ROW = 1.5  # cycles of an output in a row that fills no tile
 SPACED = 0.3  # an element among a few channels that lie side by side, on its way in or out
-TRANSPOSED = 0.5  # one among more
+TRANSPOSED = 0.8  # one among more
 ROW = 40.0  # cycles to start the copy of a row
 
 
