@@ -11,6 +11,7 @@
 #include "drivers/epilogue.h"
 #include "drivers/geometry.h"
 #include "drivers/grouped.h"
+#include "drivers/residues.h"
 #include "kernels/grouped.h"
 #include "kernels/stencil.h"
 #include "kernels/tile.h"
@@ -27,22 +28,6 @@ constexpr int64_t kLineBytes = 32 << 10;
 constexpr int64_t kWideRow = 8;            // vectors of a row that tiles of its own fill
 constexpr int64_t kPackAlone = 1 << 15;    // elements of weights that the calling thread packs alone
 constexpr int64_t kMaxElements = 1 << 24;  // of packed weights, of sums, or of a task's scratch
-
-// The residues modulo `stride` that taps have: each is a plane of its own, so that neighbouring positions lie side by side.
-struct Residues {
-    explicit Residues(const SweepAxis& a) : stride(a.stride) {
-        for (int64_t k = 0; k < a.taps && static_cast<int64_t>(used.size()) < stride; ++k) {
-            const int64_t residue = k * a.dilation % stride;
-            if (std::find(used.begin(), used.end(), residue) == used.end()) used.push_back(residue);
-        }
-        reach = (a.taps - 1) * a.dilation / stride;
-    }
-    int64_t count() const { return static_cast<int64_t>(used.size()); }
-    int64_t place(int64_t shift) const { return std::find(used.begin(), used.end(), shift % stride) - used.begin(); }
-
-    int64_t stride, reach;  // reach: how far the last tap lies beyond the first, in positions
-    std::vector<int64_t> used;
-};
 
 template <class T>
 class GroupedPixels {
