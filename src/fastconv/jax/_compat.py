@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 try:
@@ -10,15 +13,20 @@ try:
 except ImportError as error:
     raise ImportError("fastconv.jax needs jax >= 0.7.2: pip install 'fastconv[jax]'") from error
 
-from jax.extend.core.primitives import conv_general_dilated_p
 from jax.interpreters import mlir
 
 OLDEST = (0, 7, 2)
+#: The newest minor release that the tests ran on. A newer one may have changed what is used here.
+NEWEST = (0, 12)
 
 if jax.__version_info__ < OLDEST:
     raise ImportError(f"fastconv.jax needs jax >= {'.'.join(map(str, OLDEST))}, found {jax.__version__}: pip install -U jax")
 
 Rule = Callable[..., Any]
+Context = Any
+
+#: The name of JAX's convolution in a jaxpr.
+CONV = "conv_general_dilated"
 
 
 def cpu_rule() -> Rule:
@@ -27,7 +35,25 @@ def cpu_rule() -> Rule:
     return getattr(entry, "rule", entry)  # releases wrap the rule in an entry, with other facts
 
 
-def set_globally(context: Any, value: bool) -> None:
+class _Inert:
+    """A user context for a release that lacks them: what it holds never changes."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, value: Any) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def set_global(self, value: Any) -> None:
+        pass
+
+
+def user_context(default: Any) -> Any:
+    """A value that is part of the key of every cache of JAX."""
+    return jax.make_user_context(default) if unserved is None else _Inert(default)
+
+
+def set_globally(context: Any, value: Any) -> None:
     """Sets a user context for all threads; releases before 0.8 lack the public method."""
     setter = getattr(context, "set_global", None) or context._obj.set_global
     setter(value)
@@ -52,11 +78,12 @@ def frames(ctx: mlir.LoweringRuleContext) -> list[tuple[str, int]]:
 
 def double_precision() -> Any:
     """A context in which arrays of 64 bits keep them."""
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
-    from jax.experimental import enable_x64  # before 0.8
+    enable: Any = getattr(jax, "enable_x64", None)
+    if enable is None:  # before 0.8
+        import jax.experimental as experimental
 
-    return enable_x64(True)
+        enable = getattr(experimental, "enable_x64")  # noqa: B009
+    return enable(True)
 
 
 def devices_shared(ctx: mlir.LoweringRuleContext) -> int:
@@ -96,3 +123,47 @@ def bind(equation: Any, operands: list[Any]) -> list[Any]:
     functions, params = found if isinstance(found, tuple) else ((), found)  # newer releases keep functions among the params
     results = equation.primitive.bind(*functions, *operands, **params)
     return list(results) if equation.primitive.multiple_results else [results]
+
+
+def _why_unserved() -> str | None:
+    """What this release of JAX lacks, or that nobody has looked; None where convolutions can be taken over."""
+    if jax.__version_info__[:2] > NEWEST and os.environ.get("FASTCONV_JAX_UNTESTED") != "1":
+        newest = ".".join(map(str, NEWEST))
+        return f"jax {jax.__version__} is newer than {newest}, the newest that it was tested with (FASTCONV_JAX_UNTESTED=1 takes the risk)"
+    try:
+        cpu_rule()
+        set_globally(jax.make_user_context(False), False)
+        tracing()
+        fields = {*mlir.ModuleContext.__dataclass_fields__, *mlir.LoweringRuleContext.__dataclass_fields__}
+        if missing := {"axis_context", "lowering_parameters", "traceback"} - fields:
+            raise AttributeError(f"no {missing} in the lowering context")
+    except (ImportError, AttributeError, TypeError, KeyError) as error:
+        return f"jax {jax.__version__} is not as fastconv knows it: {type(error).__name__}: {error}"
+    return None
+
+
+_warned: set[str] = set()
+
+
+def warn_once(text: str) -> None:
+    """A warning that a process gets once, whatever its filters."""
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+try:
+    from jax.extend.core.primitives import conv_general_dilated_p
+except ImportError as error:
+    conv_general_dilated_p: Any = None
+    unserved: str | None = f"jax {jax.__version__} is not as fastconv knows it: {error}"
+else:
+    #: Why every convolution is left to XLA in this release of JAX; None in those that are known.
+    unserved = _why_unserved()
+
+
+def warn_if_unserved() -> bool:
+    """Whether this release is unserved; then the process has been told so."""
+    if unserved is not None:
+        warn_once(f"fastconv.jax leaves every convolution to XLA: {unserved}")
+    return unserved is not None

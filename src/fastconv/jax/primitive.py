@@ -23,8 +23,9 @@ conv_p = Primitive("fastconv_conv_general_dilated")
 def substituted(function: Callable[..., Any], *arrays: Any) -> tuple[Any, Any]:
     """`function(*arrays)` with each of JAX's convolutions in it replaced by a clone, and the dimension numbers of the last one.
 
-    `function` returns one array.
+    `function` returns one array. Under a release of JAX that is not served, the convolutions stay JAX's own.
     """
+    _compat.warn_if_unserved()
     traced = jax.make_jaxpr(function)(*arrays)
     (result,), numbers = _replay(traced, arrays)
     return result, numbers
@@ -40,9 +41,10 @@ def _replay(traced: Any, arrays: Any) -> tuple[list[Any], Any]:
 
     for equation in jaxpr.eqns:
         operands = [value(atom) for atom in equation.invars]
-        if equation.primitive is _compat.conv_general_dilated_p:
+        if equation.primitive.name == _compat.CONV:
             numbers = equation.params["dimension_numbers"]
-            results = [conv_p.bind(*operands, **equation.params)]
+            primitive = conv_p if _compat.unserved is None else equation.primitive
+            results = [primitive.bind(*operands, **equation.params)]
         elif "jaxpr" in equation.params and equation.primitive.name in ("jit", "pjit"):
             results, inner = _replay(equation.params["jaxpr"], operands)
             numbers = inner or numbers
@@ -83,9 +85,15 @@ def _batch(arrays: Any, axes: Any, **params: Any) -> tuple[Any, int]:
     return substituted(mapped, *arrays)[0], where
 
 
-conv_p.def_impl(_eager)
-conv_p.def_effectful_abstract_eval(_compat.conv_general_dilated_p.abstract_eval)
-ad.defbilinear(conv_p, _transpose_lhs, _transpose_rhs)
-batching.primitive_batchers[conv_p] = _batch
-mlir.register_lowering(conv_p, mlir.lower_fun(_compat.conv_general_dilated_p.bind, multiple_results=False))
-mlir.register_lowering(conv_p, partial(lower, _compat.cpu_rule()), platform="cpu", cacheable=False)
+def _complete() -> None:
+    """Gives the clone its rules."""
+    conv_p.def_impl(_eager)
+    conv_p.def_effectful_abstract_eval(_compat.conv_general_dilated_p.abstract_eval)
+    ad.defbilinear(conv_p, _transpose_lhs, _transpose_rhs)
+    batching.primitive_batchers[conv_p] = _batch
+    mlir.register_lowering(conv_p, mlir.lower_fun(_compat.conv_general_dilated_p.bind, multiple_results=False))
+    mlir.register_lowering(conv_p, partial(lower, _compat.cpu_rule()), platform="cpu", cacheable=False)
+
+
+if _compat.unserved is None:
+    _complete()

@@ -14,10 +14,8 @@ from hashlib import blake2b
 from threading import Lock
 from typing import Any
 
-import jax
-
 from fastconv import _core
-from fastconv.jax import source
+from fastconv.jax import _compat, source
 from fastconv.jax.forms import Convolution, Report
 from fastconv.plan import Plan
 
@@ -25,7 +23,7 @@ from fastconv.plan import Plan
 LIMIT = 4096
 
 #: Whether calls of programs compiled from now on are counted; part of the key of every cache of JAX.
-timing = jax.make_user_context(False)
+timing = _compat.user_context(False)
 
 
 @dataclass(slots=True)

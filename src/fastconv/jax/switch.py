@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from threading import Lock
 
-import jax
 from jax.interpreters import mlir
 
 from fastconv import _core
@@ -16,7 +15,7 @@ from fastconv.jax import _compat, records
 from fastconv.jax.lowering import lower
 
 #: Part of the key of every cache of JAX, so that flipping it never meets a program compiled under the other setting.
-_on = jax.make_user_context(False)
+_on = _compat.user_context(False)
 _lock = Lock()
 _registered = False
 
@@ -32,6 +31,7 @@ def install(*, timing: bool | None = None) -> None:
     False stops that, None leaves it as it is (off at first). Programs compiled without it run no code for it.
 
     Accuracy: as `fastconv.conv`'s. Raises: RuntimeError when the library was built without XLA's FFI headers.
+    Warns once and does nothing under a release of JAX that is newer than it knows.
 
     >>> import fastconv.jax as fj
     >>> fj.install()
@@ -66,7 +66,7 @@ def accelerate() -> Iterator[None]:
     ...     y = jnp.convolve(jnp.ones(8), jnp.ones(3))
     """
     _register()
-    if _compat.tracing():
+    if _compat.unserved is None and _compat.tracing():
         warnings.warn(
             "fastconv.jax.accelerate() has no effect inside a function that JAX traces (jit, grad, vmap, scan): wrap the call from outside",
             RuntimeWarning,
@@ -88,6 +88,8 @@ def _register() -> None:
     global _registered
     with _lock:
         if _registered:
+            return
+        if _compat.warn_if_unserved():
             return
         if not _core.has_xla():
             raise RuntimeError(
