@@ -14,6 +14,7 @@ import pytest
 
 import fastconv as fc
 from fastconv import _core
+from fastconv.bench.cases import Case, load
 from fastconv.plan import forced
 
 
@@ -150,6 +151,21 @@ print(peak() - before, a.nbytes, b.nbytes, y.nbytes)
     grown, a, b, y = map(int, python(code).split())
     double = 2 if "float64" in call else 1  # the copies that the test itself makes are inputs too
     assert grown - y - (double - 1) * 2 * (a + b) <= 2 * (double * (a + b) + y) + 32e6
+
+
+@pytest.mark.parametrize("case", [case for case in load() if case.op != "convn"], ids=lambda case: case.name)
+def test_workspace_of_every_workload(case: Case) -> None:
+    """As planned, in both layouts: within 2 x (inputs + output) + 32 MB."""
+    ops = {"fwd": "conv", "dx": "input_grad", "dw": "weight_grad"}
+    options: dict[str, Any] = {"stride": case.stride, "padding": case.padding, "dilation": case.dilation, "groups": case.groups}
+    if case.transposed:
+        ops["fwd"], options["output_padding"] = "conv_transpose", case.output_padding
+    for direction in case.directions:
+        transposed = {"transposed": True} if case.transposed and direction != "fwd" else {}
+        for layout, x_shape in (("NC", case.x_shape), ("N...C", (case.n, *case.size, case.cin))):
+            op = ops[direction]
+            plan = fc.plan(x_shape, case.w_shape, dtype=case.dtype, op=op, layout=layout, **options, **transposed)
+            assert plan.workspace_bytes <= 2 * case.bytes(direction) + 32e6, (direction, layout, plan)
 
 
 def test_precision_highest_is_direct_after_and_before_the_default() -> None:
