@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "base/scratch.h"
+#include "drivers/bare.h"
 #include "drivers/copies.h"
 #include "drivers/drivers.h"
 #include "drivers/geometry.h"
@@ -15,6 +16,7 @@ constexpr int64_t kSlabBytes = 256 << 10;     // of a slab's copies: they stay i
 constexpr int64_t kSlabRhsBytes = 256 << 10;  // of a rhs that every slab's driver may lay out anew
 constexpr double kProductsPerElement = 64;    // above it copying is a few percent, and slabs would cost more than they save
 constexpr int64_t kSlabLanes = 64;            // slabs of long axes are multiples of it
+constexpr int64_t kSlabGroups = 16;           // slabs of groups are multiples of it: a driver's vectors may run over them
 constexpr double kGaussTerms = 8;             // shorter sums would feel the roundings of Gauss's additions
 
 bool is_complex(Dtype dtype) { return dtype == Dtype::c64 || dtype == Dtype::c128; }
@@ -48,11 +50,11 @@ bool choose_real(const Problem& p, Dtype* real) {
 //   gauss:  groups re * re, im * im, (re + im) * (re + im), of three times the products
 enum class Form { whole, blocks, gauss };
 
-// The part of a problem that one call of the driver runs: all of it, or some images and outputs of one axis.
+// The part of a problem that one call of the driver runs: all of it, or some groups, images and outputs of one axis.
 struct Slabs {
     int axis = -1;  // spatial axis that is cut, or -1
-    int64_t images, length = 0, image_blocks = 1, blocks = 1;
-    int64_t count() const { return image_blocks * blocks; }
+    int64_t groups, images, length = 0, group_blocks = 1, image_blocks = 1, blocks = 1;
+    int64_t count() const { return group_blocks * image_blocks * blocks; }
 };
 
 template <class T>
@@ -80,35 +82,47 @@ private:
         const Copy lhs = copy_of(form, p_.lhs, lhs_extents(p_), 0), out = copy_of(form, p_.out, out_extents(p_), 2);
         if (rhs.elements < 0 || lhs.elements < 0 || out.elements < 0)
             return "converted: windows of an operand overlap too much to be copied";
-        const int64_t first = padded(rhs.elements) + padded(bias);
+        const int64_t first = (slabs_.group_blocks == 1 ? padded(rhs.elements) : 0) + padded(bias);
         T* memory = take(ScratchSlot::converted, first + (whole ? padded(lhs.elements) + padded(out.elements) : 0));
         if (memory == nullptr) return "out of memory";
-        T* bias_copy = memory + padded(rhs.elements);
-        if (!rhs_in_place(form)) copy_in(rhs, p_.dtype, b_.rhs.data, memory, executor);
+        T* bias_copy = memory + first - padded(bias);
+        if (!rhs_in_place(form) && slabs_.group_blocks == 1) copy_in(rhs, p_.dtype, b_.rhs.data, memory, executor);
         if (bias > 0) copy_bias(form, bias_copy);
         const Shared shared{form, rhs, memory, bias_copy, bias};
-        if (whole) return run_slab(p_, lhs, out, shared, memory + first, executor);
+        if (whole) return run_slab(p_, 0, lhs, out, shared, memory + first, executor);
         std::atomic<const char*> failure{nullptr};
         for_chunks(executor, slabs_.count(), [&](int64_t index) {
-            const Problem slab = slab_of(index);
+            const int64_t group = index / (slabs_.image_blocks * slabs_.blocks) * slabs_.groups;
+            const Problem slab = slab_of(index, group);
             InlineExecutor alone;
             const char* why = nullptr;
-            if (is_empty(slab)) {
+            if (is_bare(slab)) {
                 why = run_general(slab, b_, alone);
             } else {
                 const Copy from = copy_of(form, slab.lhs, lhs_extents(slab), 0), to = copy_of(form, slab.out, out_extents(slab), 2);
-                T* local = take(ScratchSlot::slab, padded(from.elements) + padded(to.elements));
-                why = local == nullptr ? "out of memory" : run_slab(slab, from, to, shared, local, alone);
+                Shared own = shared;
+                if (slabs_.group_blocks > 1) own.rhs = copy_of(form, slab.rhs, rhs_extents(slab), 1);
+                const int64_t rhs_size = slabs_.group_blocks > 1 ? padded(own.rhs.elements) : 0;
+                T* local = take(ScratchSlot::slab, padded(from.elements) + padded(to.elements) + rhs_size);
+                if (local == nullptr) {
+                    why = "out of memory";
+                } else {
+                    if (slabs_.group_blocks > 1) {
+                        own.rhs_data = local;
+                        if (!rhs_in_place(form)) copy_in(own.rhs, p_.dtype, b_.rhs.data, local, alone);
+                    }
+                    why = run_slab(slab, group, from, to, own, local + rhs_size, alone);
+                }
             }
             if (why != nullptr) failure.store(why);
         });
         return failure.load();
     }
 
-    // What the slabs share.
+    // What the slabs share; the copy of rhs is a slab's own where slabs differ in their groups.
     struct Shared {
         Form form;
-        const Copy& rhs;
+        Copy rhs;
         T* rhs_data;
         T* bias_data;
         int64_t bias;
@@ -117,11 +131,6 @@ private:
     static int64_t padded(int64_t elements) { return (elements + 31) / 16 * 16; }  // the next piece starts on a vector's boundary
     static T* take(ScratchSlot slot, int64_t elements) {
         return static_cast<T*>(scratch(slot, static_cast<size_t>(elements + 1) * sizeof(T)));
-    }
-    static bool is_empty(const Problem& p) {
-        bool empty = p.channels == 0;
-        for (int i = 0; i < p.dims; ++i) empty = empty || p.axes[i].size == 0 || p.axes[i].kernel == 0;
-        return empty;
     }
     bool rhs_in_place(Form form) const { return form == Form::whole && p_.dtype == real_; }
     bool out_in_place(Form form) const { return form == Form::whole && p_.out_dtype == real_; }
@@ -181,7 +190,9 @@ private:
         }
     }
 
-    const char* run_slab(const Problem& slab, const Copy& lhs, const Copy& out, const Shared& shared, T* local, Executor& executor) {
+    // group: the first of the slab's.
+    const char* run_slab(const Problem& slab, int64_t group, const Copy& lhs, const Copy& out, const Shared& shared, T* local,
+                         Executor& executor) {
         const Form form = shared.form;
         Problem real = slab;
         Buffers buffers = b_;
@@ -195,7 +206,10 @@ private:
             real.rhs = shared.rhs.packed;
             buffers.rhs = {shared.rhs_data, 0, shared.rhs.elements};
             real.bias_stride = 1;
-            buffers.bias = {shared.bias_data, 0, shared.bias};
+            buffers.bias = {shared.bias_data + group * p_.features, 0, shared.bias - group * p_.features};
+        } else if (p_.has_bias) {
+            const int64_t before = group * p_.features * p_.bias_stride;
+            buffers.bias = {static_cast<T*>(b_.bias.data) + before, b_.bias.lo - before, b_.bias.hi - before};
         }
         T* result = local + padded(lhs.elements);
         if (!out_in_place(form)) {
@@ -210,6 +224,7 @@ private:
     // Where copying is a good part of the work, the copies of a slab should meet the driver in cache.
     Slabs cut() const {
         Slabs s;
+        s.groups = p_.groups;
         s.images = p_.batch;
         double inputs = static_cast<double>(p_.groups * p_.batch * p_.channels),
                outputs = static_cast<double>(p_.groups * p_.batch * p_.features);
@@ -221,18 +236,30 @@ private:
             kernel *= static_cast<double>(a.kernel);
             taps *= static_cast<double>(a.kernel) / static_cast<double>(std::min(a.lhs_dilation, std::max<int64_t>(1, a.kernel)));
         }
-        const double bytes = (inputs + outputs) * sizeof(T);
-        if (bytes < 4 * kSlabBytes || kernel * sizeof(T) > kSlabRhsBytes) return s;
-        if (outputs * static_cast<double>(p_.channels) * taps > kProductsPerElement * (inputs + outputs)) return s;
+        // A large kernel (the image of a weight gradient) is cut where slabs have groups of their own, or nothing is.
+        const bool large = kernel * sizeof(T) > kSlabRhsBytes;
+        const double bytes = (inputs + outputs + (large ? kernel : 0)) * sizeof(T);
+        if (bytes < 4 * kSlabBytes) return s;
+        if (outputs * static_cast<double>(p_.channels) * taps > kProductsPerElement * (inputs + outputs + kernel)) return s;
         const int64_t wanted = static_cast<int64_t>(bytes / kSlabBytes) + 1;
         auto length_of = [](int64_t extent, int64_t blocks) {
             const int64_t even = ceil_div(extent, blocks);
             return even < kSlabLanes ? even : ceil_div(even, kSlabLanes) * kSlabLanes;
         };
-        s.images = length_of(p_.batch, std::min(p_.batch, wanted));
+        if (!large) s.images = length_of(p_.batch, std::min(p_.batch, wanted));
         s.image_blocks = ceil_div(p_.batch, s.images);
-        const int64_t more = ceil_div(wanted, s.image_blocks);
-        if (more == 1) return s;
+        int64_t more = ceil_div(wanted, s.image_blocks);
+        // Groups that lie outside the axes: their planes stay whole.
+        bool outside = !is_complex(p_.dtype);
+        for (const Operand* operand : {&p_.lhs, &p_.out})
+            for (int i = 0; i < p_.dims; ++i) outside = outside && std::abs(operand->outer[0]) > std::abs(operand->spatial[i]);
+        if (outside && more > 1) {
+            s.groups = ceil_div(p_.groups, std::min(p_.groups, more));
+            s.groups = std::min(p_.groups, ceil_div(s.groups, kSlabGroups) * kSlabGroups);
+            s.group_blocks = ceil_div(p_.groups, s.groups);
+            more = ceil_div(more, s.group_blocks);
+        }
+        if (more == 1 || large) return s;
         for (int i = 0; i < p_.dims; ++i) {  // the outermost axis that is long enough, else the longest
             if (s.axis >= 0) {
                 const bool enough = p_.axes[s.axis].out >= more, outer = std::abs(p_.out.spatial[i]) > std::abs(p_.out.spatial[s.axis]);
@@ -242,13 +269,19 @@ private:
         }
         if (s.axis < 0) return s;
         s.length = length_of(p_.axes[s.axis].out, std::min(p_.axes[s.axis].out, more));
+        const int64_t phases = p_.axes[s.axis].lhs_dilation;  // each slab starts at the same one
+        if (s.length > phases) s.length = ceil_div(s.length, phases) * phases;
         s.blocks = ceil_div(p_.axes[s.axis].out, s.length);
         return s;
     }
 
-    Problem slab_of(int64_t index) const {
+    Problem slab_of(int64_t index, int64_t group) const {
         Problem slab = p_;
-        const int64_t image = index / slabs_.blocks * slabs_.images;
+        slab.groups = std::min(slabs_.groups, p_.groups - group);
+        slab.lhs.offset += group * p_.lhs.outer[0];
+        slab.rhs.offset += group * p_.rhs.outer[0];
+        slab.out.offset += group * p_.out.outer[0];
+        const int64_t image = index / slabs_.blocks % slabs_.image_blocks * slabs_.images;
         slab.batch = std::min(slabs_.images, p_.batch - image);
         slab.lhs.offset += image * p_.lhs.outer[1];
         slab.out.offset += image * p_.out.outer[1];
@@ -284,9 +317,7 @@ const char* run_converted(const Problem& p, const Buffers& buffers, Executor& ex
     if (p.activation != Activation::none && (is_integer(p.out_dtype) || is_complex(p.dtype)))
         return "converted: activations are for real floating types";
     if (p.has_bias && is_integer(p.dtype) && !is_integer(p.out_dtype)) return "converted: a bias must have the output's kind";
-    bool empty = p.channels == 0;
-    for (int i = 0; i < p.dims; ++i) empty = empty || p.axes[i].size == 0 || p.axes[i].kernel == 0;
-    if (empty) return run_general(p, buffers, executor);
+    if (is_bare(p)) return run_general(p, buffers, executor);
     return real == Dtype::f32 ? Conversion<float>(p, buffers, driver, real).run(executor)
                               : Conversion<double>(p, buffers, driver, real).run(executor);
 }

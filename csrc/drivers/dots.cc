@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/scratch.h"
+#include "drivers/bare.h"
 #include "drivers/converted.h"
 #include "drivers/dots_layout.h"
 #include "drivers/dots_pack.h"
@@ -30,9 +31,7 @@ public:
     const char* plan() {
         std::vector<Problem> parts;
         for (Problem& part : split_phases(operands_.packed())) {
-            bool empty = false;
-            for (int i = 0; i < part.dims; ++i) empty = empty || part.axes[i].kernel == 0;
-            (empty ? empty_ : parts).push_back(part);
+            (is_bare(part) ? bare_ : parts).push_back(part);
         }
         for (int i = 0; i < p_.dims; ++i) {  // steps that nothing follows are 1
             int64_t kernel = 0, out = 0;
@@ -60,7 +59,7 @@ public:
         for_chunks(executor, plan_.tasks, [&](int64_t task) {
             if (!run_task(task)) exhausted.store(true);
         });
-        for (const Problem& part : empty_) {
+        for (const Problem& part : bare_) {
             Problem bare = part;
             bare.rhs = p_.rhs;  // of which nothing is read
             if (const char* why = run_general(bare, b_, executor)) return why;
@@ -264,7 +263,7 @@ private:
     const bool floats_;
     DotOperands operands_;
     DotPlan plan_;
-    std::vector<Problem> empty_;
+    std::vector<Problem> bare_;
     char* bias_ = nullptr;
 };
 
@@ -291,15 +290,13 @@ const char* run_otherwise(const Problem& p, const Buffers& buffers, Executor& ex
 const char* run_dots(const Problem& problem, const Buffers& buffers, Executor& executor) {
     DotType type;
     if (!types_of(problem, &type)) return "dots: bfloat16, or int8 and uint8 with integer sums of at most 32 bits";
-    bool empty = problem.channels == 0;
     double phases = 1, rows = static_cast<double>(problem.channels);
     for (int i = 0; i < problem.dims; ++i) {
         const Axis& a = problem.axes[i];
-        empty = empty || a.size == 0 || a.kernel == 0;
         phases *= static_cast<double>(std::min(a.lhs_dilation, a.out));
         rows *= static_cast<double>(a.kernel);
     }
-    if (empty) return run_general(problem, buffers, executor);
+    if (is_bare(problem)) return run_general(problem, buffers, executor);
     const DotKernels* kernels = dot_kernels(current_dot_unit(), type);  // a plan may come from another machine
     if (kernels == nullptr || phases > kMaxPhases || rows > kRhsRows) return run_otherwise(problem, buffers, executor);
     Problem p = problem;

@@ -3,7 +3,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/scratch.h"
 #include "base/tasks.h"
+#include "drivers/bare.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
 #include "drivers/geometry.h"
@@ -215,6 +217,14 @@ public:
         finish(at, length, pitch(), static_cast<const char*>(acc));
     }
 
+    // One sum of nothing for each group and feature, finished.
+    void bare_values(char* to) const {
+        const uint64_t zero[2] = {};
+        for (int64_t i = 0; i < p.groups * p.features; ++i)
+            finish_one(zero, p.has_bias ? static_cast<const char*>(b.bias.data) + i * p.bias_stride * t.size : nullptr,
+                       to + i * t.out_size);
+    }
+
     Problem p;
     Types t;
     Buffers b;
@@ -278,6 +288,17 @@ private:
                static_cast<const char*>(b.rhs.data) + w * t.size, lane.w_step);
     }
 
+    void finish_one(const void* sum, const char* bias, char* to) const {
+        switch (t.accumulator) {
+            case Accumulator::f32: return finish_real<float>(p, sum, bias, to);
+            case Accumulator::f64: return finish_real<double>(p, sum, bias, to);
+            case Accumulator::c64: return finish_complex<float>(p, sum, bias, to);
+            case Accumulator::c128: return finish_complex<double>(p, sum, bias, to);
+            case Accumulator::u32: return finish_integer(p, load<uint32_t>(sum), bias, to);
+            case Accumulator::u64: return finish_integer(p, load<uint64_t>(sum), bias, to);
+        }
+    }
+
     void finish(const int64_t* at, int64_t length, int64_t pitch, const char* acc) const {
         int64_t out = p.out.offset;
         for (int i = 0; i < kOuter; ++i) out += at[i] * p.out.outer[i];
@@ -290,14 +311,7 @@ private:
             const char* from = acc + (j % lane.period * pitch + j / lane.period) * t.accumulator_size;
             char* to = static_cast<char*>(b.out.data) + (out + j * out_step) * t.out_size;
             const char* add_bias = bias == nullptr ? nullptr : bias + j * bias_step * t.size;
-            switch (t.accumulator) {
-                case Accumulator::f32: finish_real<float>(p, from, add_bias, to); break;
-                case Accumulator::f64: finish_real<double>(p, from, add_bias, to); break;
-                case Accumulator::c64: finish_complex<float>(p, from, add_bias, to); break;
-                case Accumulator::c128: finish_complex<double>(p, from, add_bias, to); break;
-                case Accumulator::u32: finish_integer(p, load<uint32_t>(from), add_bias, to); break;
-                case Accumulator::u64: finish_integer(p, load<uint64_t>(from), add_bias, to); break;
-            }
+            finish_one(from, add_bias, to);
         }
     }
 };
@@ -310,6 +324,14 @@ const char* run_general(const Problem& problem, const Buffers& buffers, Executor
     const General general(problem, buffers, types);
     if (general.rows == 0 || general.lane.extent == 0) return nullptr;
     if (general.kernel == nullptr) return "general: no kernel for this pair of types";
+    if (is_bare(problem)) {
+        auto* values =
+            static_cast<char*>(scratch(ScratchSlot::local, static_cast<size_t>(problem.groups * problem.features * types.out_size)));
+        if (values == nullptr) return "out of memory";
+        general.bare_values(values);
+        fill_bare(problem, buffers.out.data, values, types.out_size, executor);
+        return nullptr;
+    }
     int64_t products = problem.channels;  // of one row, padding included
     for (int i = 0; i < problem.dims; ++i) products *= problem.axes[i].kernel;
     products = std::max<int64_t>(1, products) * general.block;

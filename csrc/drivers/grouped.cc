@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "drivers/bare.h"
 #include "drivers/drivers.h"
 #include "drivers/geometry.h"
 #include "drivers/phases.h"
@@ -134,10 +135,8 @@ const char* run_grouped_as(const Problem& problem, const Buffers& buffers, Execu
     T* out = static_cast<T*>(buffers.out.data);
     const Finish<T> finish{problem.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr, problem.bias_stride, problem.activation};
     for (const Problem& part : split_phases(problem)) {
-        bool empty = part.channels == 0;
-        for (int i = 0; i < part.dims; ++i) empty = empty || part.axes[i].kernel == 0 || part.axes[i].size == 0;
         const char* why = nullptr;
-        if (empty) {  // nothing but bias and activation
+        if (is_bare(part)) {
             why = run_general(part, buffers, executor);
         } else {
             const Sweep sweep = make_sweep(part, is_gradient(part));

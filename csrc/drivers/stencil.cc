@@ -6,6 +6,7 @@
 
 #include "base/scratch.h"
 #include "base/tasks.h"
+#include "drivers/bare.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
 #include "drivers/finite.h"
@@ -370,11 +371,9 @@ const char* run_stencil_as(const Problem& problem, const Buffers& buffers, Execu
     std::vector<Problem> parts;
     std::vector<StencilPlan> plans;
     for (const Problem& part : split_phases(problem)) {
-        bool empty = part.channels == 0;
-        for (int i = 0; i < part.dims; ++i) empty = empty || part.axes[i].kernel == 0;
         plans.emplace_back();
         parts.push_back(sort_axes(part));
-        if (empty) continue;
+        if (is_bare(part)) continue;
         if (const char* why = plan_stencil(parts.back(), kernels.lanes, max_taps(kernels), &plans.back())) return why;
     }
     for (size_t i = 0; i < parts.size(); ++i) {

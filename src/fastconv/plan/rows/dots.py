@@ -24,9 +24,12 @@ STEP = 64  # bytes of the sum that one product takes
 TILE = {"tiles": 1.2, "vector": 17.0}  # one row, block and step
 TILE_LEAST = 12.0  # one segment, block and step, however few rows
 SEGMENT = 150.0  # starting one segment and block, and its way out
+STORE = 0.3  # an output, features or positions side by side ...
+STORE_ALONE = 3.0  # ... and apart, as those of a phase are
 COPY = 0.25  # an element of lhs, neighbours side by side or transposed
 COPY_ALONE = 1.5
-PACK = 1.0  # an element of rhs
+PACK = 1.0  # an element of rhs ...
+PACK_IMAGE = 4.0  # ... that is an image (of a weight gradient): its rows are far apart
 START = 4.0e-6  # seconds to lay the work out
 
 _NARROW = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
@@ -67,7 +70,9 @@ def seconds(problem: ConvProblem, machine: Machine) -> float:
     steps = [abs(s) for s in (problem.lhs.outer[1] if problem.batch > 1 else 0, problem.lhs.outer[2], *problem.lhs.spatial)]
     cycles += _padded(problem) * (COPY if 1 in steps else COPY_ALONE)
     blocks = ceil(problem.features / COLUMNS)
-    cycles += problem.groups * blocks * COLUMNS * problem.channels * prod(a.kernel for a in problem.axes) * PACK
+    taps = prod(a.kernel for a in problem.axes)
+    pack = PACK_IMAGE if taps > prod(a.out for a in problem.axes) else PACK
+    cycles += problem.groups * blocks * COLUMNS * problem.channels * taps * pack
     return machine.call_seconds + START + costs.core_seconds(cycles, machine)
 
 
@@ -83,7 +88,8 @@ def _products(problem: ConvProblem, machine: Machine) -> float:
     rows = max(ceil(count / ceil(count / most)) for count in counts if count)
     outputs = problem.groups * problem.batch * prod(a.out for a in problem.axes)
     segments = outputs / rows * ceil(problem.features / COLUMNS)
-    return segments * (min(steps) * max(TILE_LEAST, TILE[machine.dot_unit] * rows) + SEGMENT)
+    store = STORE if 1 in (problem.out.outer[2], *problem.out.spatial) else STORE_ALONE
+    return segments * (min(steps) * max(TILE_LEAST, TILE[machine.dot_unit] * rows) + SEGMENT) + store * outputs * problem.features
 
 
 def workspace(problem: ConvProblem, machine: Machine) -> int:
