@@ -57,6 +57,17 @@ def _quick_options() -> dict[str, Any]:
     return known
 
 
+@pytest.fixture
+def keras(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """keras on JAX, with its files in a folder of the tests."""
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path_factory.mktemp("keras")))
+    found = pytest.importorskip("keras")
+    if found.backend.backend() != "jax":
+        pytest.skip("keras was imported with another backend")
+    return found
+
+
 def all_on_engine() -> None:
     """Every convolution compiled since the records were cleared runs on the engine, and there was one."""
     rows = records.report().convolutions
