@@ -20,6 +20,8 @@ SHORT_ROW = 1.5  # cycles of an output in a row that fills no tile
 SPACED = 0.3  # an element among a few channels that lie side by side, on its way in or out
 TRANSPOSED = 0.8  # one among more
 ROW = 40.0  # cycles to start the copy of a row
+IMAGE = 3.0  # of all cycles, where the kernel is an image (a weight gradient's): sums go in and out for a few taps at a time
+PHASES = 1.7  # of all cycles, where a dilated input makes phases: each copies the input anew
 
 
 def refuse(problem: ConvProblem, machine: Machine) -> str | None:
@@ -57,7 +59,8 @@ def _phase_scratch(problem: ConvProblem) -> int:
 
 
 def cycles(problem: ConvProblem, machine: Machine) -> float:
-    return sum(_phase_cycles(part, machine) for part in rewrite.phases(problem) if 0 not in part.rhs_extents)
+    parts = [part for part in rewrite.phases(problem) if 0 not in part.rhs_extents]
+    return sum(_phase_cycles(part, machine) for part in parts) * (PHASES if len(parts) > 1 else 1)
 
 
 def _phase_cycles(problem: ConvProblem, machine: Machine) -> float:
@@ -91,7 +94,8 @@ def _phase_cycles(problem: ConvProblem, machine: Machine) -> float:
     if lane.out < width:  # short rows leave through a buffer
         scatter = max(scatter, SHORT_ROW * images * problem.features * lane.out)
     starts = ROW * copied / min(lane.out * lane.stride, 512)
-    return vectors * per_vector + copied * each + starts + weights + scatter
+    image = taps > prod(a.out for a in axes)
+    return (vectors * per_vector + copied * each + starts + weights + scatter) * (IMAGE if image else 1)
 
 
 def _flat(axes: list[Axis], lanes: int) -> bool:
