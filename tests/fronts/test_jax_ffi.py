@@ -39,7 +39,7 @@ def operands(bias: bool = False) -> list[Any]:
 
 
 def call(words: Any, arrays: list[Any], shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray[Any, Any]:
-    assert lowering._register_target() is None
+    assert lowering.register_target() is None
     with x64():  # the words are int64
         result = jax.ffi.ffi_call(lowering.TARGET, jax.ShapeDtypeStruct(shape, dtype))(*arrays, words=np.asarray(words, np.int64))
         return np.asarray(result)

@@ -53,6 +53,30 @@ def user_context(default: Any) -> Any:
     return jax.make_user_context(default) if unserved is None else _Inert(default)
 
 
+def device_kind(ctx: mlir.LoweringRuleContext, platform: str) -> str:
+    """What the device that a program is lowered for calls itself; "" where there is none at hand, as in cross-lowering."""
+    try:
+        backend: Any = ctx.module_context.get_backend()
+        return backend.devices()[0].device_kind if backend.platform in (platform, "gpu") else ""
+    except Exception:  # lowering without a backend says so in ways that change with releases
+        return ""
+
+
+def is_reversed(value: Any) -> bool:
+    """Whether an operand is the result of a reversal in the program."""
+    owner = getattr(value, "owner", None)
+    return getattr(owner, "name", None) == "stablehlo.reverse"
+
+
+def rules() -> dict[str | None, Rule]:
+    """The rules that lower JAX's convolution today, by platform; None: wherever there is no other."""
+    found: dict[str | None, Any] = {None: mlir._lowerings[conv_general_dilated_p]}
+    for name, table in mlir._platform_specific_lowerings.items():
+        if conv_general_dilated_p in table:
+            found[name] = table[conv_general_dilated_p]
+    return {name: getattr(entry, "rule", entry) for name, entry in found.items()}
+
+
 def set_globally(context: Any, value: Any) -> None:
     """Sets a user context for all threads; releases before 0.8 lack the public method."""
     setter = getattr(context, "set_global", None) or context._obj.set_global

@@ -15,11 +15,12 @@ from jax.interpreters import mlir
 from fastconv import _core
 from fastconv.jax import _compat, spectral
 from fastconv.jax.records import record, timing
+from fastconv.jax.rewrites import table
 from fastconv.jax.spectral import FFT
 from fastconv.jax.xla import XLA
 from fastconv.normalise import Epilogue, Spec, conv_general_dilated
 from fastconv.normalise.lax import precision_name
-from fastconv.plan import Plan, choose
+from fastconv.plan import Plan, choose, forced_name
 from fastconv.problem import DTYPE_CODES, ConvProblem
 
 #: The symbol of the handler and its name at XLA. The number changes with the meaning of the words, so that a program compiled
@@ -58,6 +59,8 @@ def lower(original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs: Any, rhs: 
         posed(ctx.avals_in, params, decision.plan if isinstance(decision, Decline) else decision)
     if isinstance(decision, Decline):
         return original(ctx, lhs, rhs, **params)
+    if decision.algorithm.startswith(table.PREFIX):
+        return table.lowered(decision, ctx, lhs, rhs, params)
     if decision.algorithm == FFT.name:
         by_transforms = partial(spectral.conv, decision.problem, params["dimension_numbers"], partial(_by_library, ctx, decision.problem))
         return mlir.lower_fun(by_transforms, multiple_results=False)(ctx, lhs, rhs)
@@ -83,18 +86,23 @@ def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decl
             return Decline("dtype", f"dtype {name} is not one of fastconv's")
     if not all(isinstance(extent, (int, np.integer)) for aval in avals for extent in aval.shape):
         return Decline("symbolic", "sizes are symbolic")
-    if _compat.for_export(ctx):
-        return Decline("export", "the program is exported, and must run without fastconv")
-    devices = _compat.devices_shared(ctx)
-    if devices != 1:
-        return Decline("partitioned", f"XLA partitions the program over {devices} devices")
-    if (trouble := _register_target()) is not None:
-        return Decline("library", trouble)
+    programs = (forced_name() or "").startswith(table.PREFIX)  # of lax's own operations: they can be exported and partitioned
+    trouble = None
+    if not programs:
+        if _compat.for_export(ctx):
+            return Decline("export", "the program is exported, and must run without fastconv")
+        devices = _compat.devices_shared(ctx)
+        if devices != 1:
+            return Decline("partitioned", f"XLA partitions the program over {devices} devices")
+        trouble = register_target()
     try:
         problem = problem_of(avals, params)
     except (TypeError, ValueError) as error:
         return Decline("unsupported", str(error))
-    plan = choose(problem, extra=(XLA, FFT))
+    if trouble is not None:
+        plan = choose(problem, extra=(XLA,), rows=table.ROWS)
+        return plan if plan.algorithm != XLA.name else Decline("library", trouble, plan)
+    plan = choose(problem, extra=(XLA, FFT, *table.ROWS) if programs else (XLA, FFT))
     if plan.algorithm != XLA.name:
         return plan
     ours = {name: verdict for name, verdict in plan.considered.items() if name != XLA.name}
@@ -128,11 +136,13 @@ def problem_of(avals: list[Any], params: dict[str, Any]) -> ConvProblem:
 
 
 @cache
-def _register_target() -> str | None:
+def register_target() -> str | None:
     """Makes the handlers known to XLA, once; the reason where XLA refuses them.
 
     Done at the first convolution and not at import: a handler that is refused while the CPU backend starts takes the backend down.
     """
+    if not _core.has_xla():
+        return "the library was built without XLA's FFI headers"
     try:
         for target in (TARGET, COUNTED):
             jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(_core.library(), target)), platform="cpu")

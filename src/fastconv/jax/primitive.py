@@ -14,7 +14,7 @@ import jax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from fastconv.jax import _compat
+from fastconv.jax import _compat, accelerators
 from fastconv.jax.lowering import lower
 
 conv_p = Primitive("fastconv_conv_general_dilated")
@@ -91,8 +91,8 @@ def _complete() -> None:
     conv_p.def_effectful_abstract_eval(_compat.conv_general_dilated_p.abstract_eval)
     ad.defbilinear(conv_p, _transpose_lhs, _transpose_rhs)
     batching.primitive_batchers[conv_p] = _batch
-    mlir.register_lowering(conv_p, mlir.lower_fun(_compat.conv_general_dilated_p.bind, multiple_results=False))
     mlir.register_lowering(conv_p, partial(lower, _compat.cpu_rule()), platform="cpu", cacheable=False)
+    accelerators.register(conv_p, lambda ours, original, *operands, **params: ours(*operands, **params))
 
 
 if _compat.unserved is None:

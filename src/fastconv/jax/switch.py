@@ -11,7 +11,7 @@ from threading import Lock
 from jax.interpreters import mlir
 
 from fastconv import _core
-from fastconv.jax import _compat, records
+from fastconv.jax import _compat, accelerators, records
 from fastconv.jax.lowering import lower
 
 #: Part of the key of every cache of JAX, so that flipping it never meets a program compiled under the other setting.
@@ -23,14 +23,16 @@ _registered = False
 def install(*, timing: bool | None = None) -> None:
     """Sends the convolutions of this process's JAX programs to the engine, wherever it is modelled faster than XLA.
 
-    Covers `jax.lax.conv_general_dilated` and all that is built on it (`lax.conv*`, flax, equinox, haiku, keras), on CPUs, eager
+    Covers `jax.lax.conv_general_dilated` and all that is built on it (`lax.conv*`, flax, equinox, haiku, keras), eager
     and under every transformation: jit, grad, jvp, vmap, scan. Programs compiled before are compiled again on their next call.
     Calling it again changes nothing. What is not faster, or not possible, stays with XLA; `report()` says why.
 
     timing: True makes `report()` show calls and time of every convolution that runs on the library's kernels, at some 0.1 us a call;
     False stops that, None leaves it as it is (off at first). Programs compiled without it run no code for it.
 
-    Accuracy: as `fastconv.conv`'s. Raises: RuntimeError when the library was built without XLA's FFI headers.
+    On GPUs and TPUs, and where the library cannot run, convolutions are rewritten into other operations of XLA where that pays.
+
+    Accuracy: as `fastconv.conv`'s; on GPUs and TPUs XLA's. A library built without XLA's FFI headers is a RuntimeWarning.
     Warns once and does nothing under a release of JAX that is newer than it knows.
 
     >>> import fastconv.jax as fj
@@ -58,8 +60,6 @@ def accelerate() -> Iterator[None]:
     """`install` for the calls of this thread inside the block.
 
     The setting counts when the outermost jit compiles; a block inside a function that JAX is tracing has no effect, and warns.
-
-    Raises: RuntimeError when the library was built without XLA's FFI headers.
 
     >>> import jax.numpy as jnp, fastconv.jax as fj
     >>> with fj.accelerate():
@@ -92,15 +92,20 @@ def _register() -> None:
         if _compat.warn_if_unserved():
             return
         if not _core.has_xla():
-            raise RuntimeError(
-                "fastconv.jax cannot serve JAX: its library was built without XLA's FFI headers. Reinstall fastconv where "
-                "`pip install jaxlib==0.7.2` works, or build it with FASTCONV_XLA_INCLUDE set to jaxlib's include folder"
+            warnings.warn(
+                "fastconv.jax can only rewrite the convolutions of CPUs, not run them: its library was built without XLA's FFI headers. "
+                "Reinstall fastconv where `pip install jaxlib==0.7.2` works, or build it with FASTCONV_XLA_INCLUDE set to jaxlib's include "
+                "folder",
+                RuntimeWarning,
+                stacklevel=3,
             )
         original = _compat.cpu_rule()
         # Not cached: equal convolutions of one program are lowered one by one, so that each is known by its own line.
-        mlir.register_lowering(_compat.conv_general_dilated_p, partial(_rule, original), platform="cpu", cacheable=False)
+        rule = partial(_rule, partial(lower, original), original)
+        mlir.register_lowering(_compat.conv_general_dilated_p, rule, platform="cpu", cacheable=False)
+        accelerators.register(_compat.conv_general_dilated_p, _rule)
         _registered = True
 
 
-def _rule(original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs, rhs, **params):
-    return lower(original, ctx, lhs, rhs, **params) if _on.value else original(ctx, lhs, rhs, **params)
+def _rule(ours: _compat.Rule, original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs, rhs, **params):
+    return (ours if _on.value else original)(ctx, lhs, rhs, **params)

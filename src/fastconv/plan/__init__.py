@@ -2,8 +2,8 @@
 
 from fastconv.plan.algorithms import ALGORITHMS
 from fastconv.plan.machine import Machine, this_machine
-from fastconv.plan.planner import Measured, Plan, choose, forced
+from fastconv.plan.planner import Measured, Plan, choose, forced, forced_name
 from fastconv.plan.row import BOUNDS, Algorithm
 from fastconv.plan.rows.fft import FFT
 
-__all__ = ["ALGORITHMS", "BOUNDS", "FFT", "Algorithm", "Machine", "Measured", "Plan", "choose", "forced", "this_machine"]
+__all__ = ["ALGORITHMS", "BOUNDS", "FFT", "Algorithm", "Machine", "Measured", "Plan", "choose", "forced", "forced_name", "this_machine"]

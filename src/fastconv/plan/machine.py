@@ -10,13 +10,15 @@ from fastconv.plan.rates import rates
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A CPU as the planner sees it. Rates are for all `cores` together unless said; no rate depends on the live thread count.
+    """A CPU, GPU or TPU as the planner sees it. Rates are for all `cores` together unless said; none depends on the live thread count.
 
+    isa: a level of ISA_LEVELS, or "cuda", "rocm", "tpu" (`plan.accelerators`).
     vector_bytes: bytes of one vector register of the ISA level in use.
     gflops: attainable f32 multiply-adds x 2 per second, in 1e9 (f64 runs at half of it).
     bandwidth: bytes per second that a copy moves (read + write) for buffers that fit the last cache.
-    call_seconds: what one call of the library costs before any work.
+    call_seconds: what one call of the library, or starting one kernel of an accelerator, costs before any work.
     dot_unit: what multiplies bfloat16 and int8 (_core.dot_unit).
+    matrix_gflops, half_gflops, double_gflops: an accelerator's matrix products of f32 (in XLA's default precision), half types, f64.
     """
 
     name: str
@@ -27,6 +29,9 @@ class Machine:
     bandwidth: float
     call_seconds: float
     dot_unit: str = "none"
+    matrix_gflops: float = 0.0
+    half_gflops: float = 0.0
+    double_gflops: float = 0.0
 
 
 #: Vector bytes and multiply-add flops per cycle and core (f32) of each ISA level.

@@ -10,6 +10,7 @@ from math import inf
 from os import environ
 
 from fastconv.plan import wisdom
+from fastconv.plan.accelerators import PROGRAMS
 from fastconv.plan.algorithms import ALGORITHMS
 from fastconv.plan.machine import Machine, this_machine
 from fastconv.plan.row import Algorithm, refusal
@@ -22,7 +23,7 @@ ADVANTAGE = 1.2
 
 def _from_environment() -> str | None:
     name = environ.get("FASTCONV_ALGORITHM") or None
-    names = [row.name for row in (*ALGORITHMS, FFT)]
+    names = [*(row.name for row in (*ALGORITHMS, FFT)), *PROGRAMS]
     if name is not None and name not in names:
         raise ImportError(f"FASTCONV_ALGORITHM must be one of {', '.join(names)}, got {name!r}")
     return name
@@ -84,8 +85,11 @@ def timing(seconds: float) -> str:
     return f"{seconds * 1e6:.1f} us {'measured' if isinstance(seconds, Measured) else 'modelled'}"
 
 
-def choose(problem: ConvProblem, machine: Machine | None = None, extra: tuple[Algorithm, ...] = ()) -> Plan:
-    """The cheapest algorithm that does not refuse. `extra` adds rows that are not the library's own (FFT, JAX's XLA row: code < 0).
+def choose(
+    problem: ConvProblem, machine: Machine | None = None, extra: tuple[Algorithm, ...] = (), rows: tuple[Algorithm, ...] = ALGORITHMS
+) -> Plan:
+    """The cheapest algorithm that does not refuse. `extra` adds rows that are not the library's own (FFT, JAX's XLA row: code < 0);
+    `rows` are the library's, or none where it cannot run.
 
     An approximate one is taken where it is modelled ADVANTAGE times as fast as every exact one. On this machine (None) what
     `fastconv tune` measured goes before the models.
@@ -98,7 +102,7 @@ def choose(problem: ConvProblem, machine: Machine | None = None, extra: tuple[Al
     considered: dict[str, str | float] = {}
     eligible: list[tuple[float, Algorithm]] = []
     force = _forced.get()
-    for row in (*ALGORITHMS, *extra):
+    for row in (*rows, *extra):
         why = refusal(row, problem, machine)
         if why is None:
             measured = None if winner is None else winner.seconds.get(row.name)
