@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/scratch.h"
+#include "drivers/block_merged.h"
 #include "drivers/drivers.h"
 #include "drivers/finite.h"
 #include "drivers/geometry.h"
@@ -15,15 +16,20 @@ namespace {
 constexpr double kMaxPhases = 64;  // each is a problem of its own
 constexpr double kMaxTaps = 4096;  // each has pointers of its own
 constexpr int64_t kMostMovedBytes = 64 << 20;
+constexpr double kApart = 1.3;   // what phases one by one cost in truth: each reads the input and touches the outputs' lines anew
+constexpr double kFilled = 3.0;  // cycles to write an output that no tap reaches, its neighbours another phase's
+
+double outputs_of(const Problem& p) {
+    double outputs = static_cast<double>(p.groups * p.batch * p.features);
+    for (int i = 0; i < p.dims; ++i) outputs *= static_cast<double>(p.axes[i].out);
+    return outputs;
+}
 
 // Whether looking at the weights costs less than looking at the outputs that padding takes part in.
 bool has_fewer_weights(const Problem& p) {
-    double outputs = static_cast<double>(p.batch), weights = static_cast<double>(p.channels);
-    for (int i = 0; i < p.dims; ++i) {
-        outputs *= static_cast<double>(p.axes[i].out);
-        weights *= static_cast<double>(p.axes[i].kernel);
-    }
-    return weights < outputs;
+    double weights = static_cast<double>(p.groups * p.features * p.channels);
+    for (int i = 0; i < p.dims; ++i) weights *= static_cast<double>(p.axes[i].kernel);
+    return weights < outputs_of(p);
 }
 
 bool has_no_sums(const Problem& p) {
@@ -75,6 +81,13 @@ struct Forms {
 };
 
 template <class T>
+const char* run_merged(MergedPhases<T>& merged, const Buffers& buffers, Executor& executor, bool* finite) {
+    T* shared = static_cast<T*>(scratch(ScratchSlot::shared, static_cast<size_t>(merged.shared_size()) * sizeof(T)));
+    if (shared == nullptr) return "out of memory";
+    return merged.run(static_cast<const T*>(buffers.lhs.data), shared, executor, finite);
+}
+
+template <class T>
 const char* run_block_as(const Problem& problem, const Buffers& buffers, Executor& executor) {
     const BlockSet<T> set(block_kernels<T>(current_isa()));
     const bool weights_first = has_fewer_weights(problem);
@@ -95,14 +108,30 @@ const char* run_block_as(const Problem& problem, const Buffers& buffers, Executo
     const Problem last = move ? with_channels_last(sorted) : sorted;
     const std::vector<Problem> last_parts = split_phases(gather ? with_features_last(last) : last);
     Forms<T> by_features, by_pixels;
+    double filled = 0;
     for (size_t i = 0; i < parts.size(); ++i) {
-        if (has_no_sums(parts[i])) continue;
+        if (has_no_sums(parts[i])) {
+            filled += kFilled * outputs_of(parts[i]);
+            continue;
+        }
         call.p = parts[i];
         by_pixels.add(block_by_pixels(call, set));
         call.p = last_parts[i];
         by_features.add(block_by_features(call, set));
     }
     by_features.cycles += kTransposed * static_cast<double>(moved + gathered);
+    if (parts.size() > 1) {
+        const MergedProblem whole(sorted);
+        call.p = sorted;
+        if (whole.possible) {
+            MergedPhases<T> merged(whole, call, set);
+            if (merged.cycles() < kApart * std::min(by_pixels.cycles, by_features.cycles) + filled) {
+                bool finite = false;
+                if (const char* why = run_merged(merged, buffers, executor, &finite)) return why;
+                if (finite) return nullptr;
+            }
+        }
+    }
     const bool in_pixels = by_pixels.cycles < by_features.cycles || (moved + gathered) * static_cast<int64_t>(sizeof(T)) > kMostMovedBytes;
     const Forms<T>& chosen = in_pixels ? by_pixels : by_features;
     const int64_t lhs_copy = in_pixels ? 0 : moved, out_copy = in_pixels ? 0 : gathered;

@@ -73,7 +73,12 @@ BlockLines::BlockLines(const Problem& p, int64_t element_bytes, int lanes, int64
         const int64_t most = std::max(least, i + 1 == p.dims ? room - reach[i] : room * (reach[i] + 1) - reach[i]);
         block[i] = even_block(p.axes[i].out, most);
         room = i + 1 == p.dims ? room / (block[i] + reach[i]) : room * (reach[i] + 1) / (block[i] + reach[i]);
-        if (block[i] < p.axes[i].out) break;
+        if (block[i] == p.axes[i].out) continue;
+        // Volumes: planes that two blocks copy cost more than what rounding has left free.
+        while (i + 2 < p.dims && block[i] < p.axes[i].out &&
+               (copy_size() + copy_size() / (block[i] + reach[i])) * element_bytes <= kCopyBytes)
+            ++block[i];
+        break;
     }
     // Smaller ones from the outermost axis in, until there are enough tasks.
     count_blocks();
@@ -194,12 +199,18 @@ void fill_rows(const Problem& p, const PackKernels<T>& pack, const BlockCopy& co
                int64_t pitch, int64_t row_step, int64_t step, T* to) {
     const int64_t count = at.end - at.begin, channel = p.lhs.outer[2];
     if (rows == 0) return;
-    for (int64_t c = 0; c < p.channels && count < at.length; ++c)
-        for (int64_t r = 0; r < rows; ++r) {
-            T* row = to + c * copy.channel_pitch + r * pitch;
-            for (int64_t j = 0; j < at.begin; ++j) row[j] = T(0);
-            for (int64_t j = at.end; j < at.length; ++j) row[j] = T(0);
+    for (int64_t c = 0; c < p.channels && count < at.length; ++c) {
+        T* first = to + c * copy.channel_pitch;
+        if (count == 0) {
+            std::fill(first, first + (rows - 1) * pitch + at.length, T(0));
+            continue;
         }
+        // Down the rows: these are a few columns, and a call for each row would cost more than its zeros.
+        for (int64_t j = 0; j < at.begin; ++j)
+            for (int64_t r = 0; r < rows; ++r) first[r * pitch + j] = T(0);
+        for (int64_t j = at.end; j < at.length; ++j)
+            for (int64_t r = 0; r < rows; ++r) first[r * pitch + j] = T(0);
+    }
     if (count == 0) return;
     to += at.begin;
     if (channel == 1 && p.channels > 1 && step != 1) {

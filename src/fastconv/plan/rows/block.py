@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, prod
 
+from fastconv import rewrite
 from fastconv.plan import costs
 from fastconv.plan.machine import Machine
 from fastconv.plan.row import refuse_unless_float, timed
-from fastconv.problem import Axis, ConvProblem
+from fastconv.problem import Axis, ConvProblem, Operand
 
 #: As in csrc/drivers/block.cc.
 MOST_PHASES = 64
@@ -29,6 +31,7 @@ GROUP = 6000.0  # starting one of several groups ...
 GROUP_WEIGHT = 2.0  # ... and fetching each of its weights, which no group before it used
 PHASE = 4000.0  # laying out one phase of a dilated input ...
 PHASES = 1.5  # ... and of all cycles: each phase reads the input again, and outputs are moved once more
+MERGED = 1.5  # an output of merged phases looked at and moved
 FAR_WEIGHT = 40.0  # a weight of an image as kernel whose channels lie far apart (a weight gradient's) ...
 FAR_STEP = 64  # ... by as many elements
 FEW = 2.0  # of the products, where a tile has fewer than four features: it waits for its vectors
@@ -48,7 +51,7 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     lanes = costs.lanes_of(problem, machine)
     wide = machine.vector_bytes == 64 or machine.isa == "neon"  # 32 registers
     phases = prod(costs.phases(a) for a in problem.axes)
-    group = min(_by_features(problem, lanes, wide), _by_pixels(problem, lanes, wide))
+    group = min(_by_features(problem, lanes, wide), _by_pixels(problem, lanes, wide, _taps(problem)))
     if problem.groups > 1:
         group += GROUP + GROUP_WEIGHT * _weights(problem)
     image = prod(a.kernel for a in problem.axes) >= prod(a.out for a in problem.axes)
@@ -57,7 +60,34 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     common = problem.groups * group
     if problem.axes and all(a.out > 1 and 4 * a.out < a.kernel for a in problem.axes):
         common *= IMAGE
-    return PHASES * common + PHASE * phases if phases > 1 else common
+    if phases == 1:
+        return common
+    apart = PHASES * common + PHASE * phases
+    merged = _merged(problem)
+    if merged is None:
+        return apart
+    outputs = merged.groups * merged.batch * merged.features * prod(a.out for a in merged.axes)
+    # Tiles of few features hold several phases, and sum over the taps of all.
+    taps = _taps(merged) if problem.features < 8 else problem.products / (outputs * problem.channels)
+    weights = problem.groups * problem.features * problem.channels * prod(a.kernel for a in problem.axes)
+    return min(apart, merged.groups * _by_pixels(merged, lanes, wide, taps) + MERGED * outputs + ALONE * weights)
+
+
+def _merged(problem: ConvProblem) -> ConvProblem | None:
+    """The convolution whose features are those of all phases; its taps span theirs (csrc/drivers/block_merged.h)."""
+    axes = []
+    for axis in problem.axes:
+        parts = rewrite.axis_phases(axis)
+        met = [a for a in parts if a.kernel]
+        if not met or any((a.lo - met[0].lo) % met[0].rhs_dilation for a in met):
+            return None
+        lo, last = max(a.lo for a in met), max((a.kernel - 1) * a.rhs_dilation - a.lo for a in met)
+        axes.append(replace(parts[0], kernel=(lo + last) // met[0].rhs_dilation + 1, lo=lo, rhs_dilation=met[0].rhs_dilation))
+    features = problem.features * prod(costs.phases(a) for a in problem.axes)
+    positions = prod(a.out for a in axes)
+    steps = tuple(prod(a.out for a in axes[i + 1 :]) for i in range(len(axes)))
+    outer = (problem.batch * features * positions, features * positions, positions)
+    return replace(problem, axes=tuple(axes), features=features, out=Operand(outer, steps))
 
 
 def _taps(problem: ConvProblem) -> float:
@@ -89,7 +119,7 @@ def _by_features(problem: ConvProblem, lanes: int, wide: bool) -> float:
     return product + pixels * (PIXEL + TAP * taps) + weights + storing * pixels * problem.features + moved + images
 
 
-def _by_pixels(problem: ConvProblem, lanes: int, wide: bool) -> float:
+def _by_pixels(problem: ConvProblem, lanes: int, wide: bool, taps: float) -> float:
     axes = costs.sorted_axes(problem)
     pieces = ceil(problem.features / (8 if wide else 4))
     rows = problem.features / pieces
@@ -101,8 +131,8 @@ def _by_pixels(problem: ConvProblem, lanes: int, wide: bool) -> float:
     vectors = ceil(pixels / lanes) + 0.5 * min(16, pixels / lanes / most)
     stretches = ceil(vectors / most)
     lines = problem.batch * prod(a.out for a in axes) / prod(plane)
-    tile = _tile(rows, vectors / stretches) * _taps(problem) * problem.channels + START + SEGMENT * _taps(problem)
-    product = lines * stretches * (pieces * tile + WEIGHT * _weights(problem)) * (FEW if rows < 4 else 1.0)
+    tile = _tile(rows, vectors / stretches) * taps * problem.channels + START + SEGMENT * taps
+    product = lines * stretches * (pieces * tile + WEIGHT * taps * problem.features * problem.channels) * (FEW if rows < 4 else 1.0)
     inner = min((abs(step) * a.stride for a, step in zip(problem.axes, problem.lhs.spatial, strict=True)), default=1)
     copied = problem.batch * problem.channels * prod(a.size for a in axes)
     whole = problem.lhs.outer[2] == 1 and problem.channels >= lanes

@@ -34,6 +34,7 @@ CACHE = 2 << 20  # bytes of that
 COPY = 0.2  # an element of the input
 OUT_IN_PLACE = 0.1  # an output summed where it goes
 OUT_LINES = 1.3  # through a transposition in registers
+OUT_APART = 2.5  # between those of several other phases
 OUT_RUN = 1.5  # a run of outputs
 FAR_TAPS = 2.5  # of all cycles, where every tap reads a cache line of its own (weight gradients of strided convolutions)
 
@@ -195,8 +196,8 @@ def _storing(problem: ConvProblem, lattices: list[Lattice]) -> float:
     if abs(problem.out.outer[2]) == 1 and problem.features >= 4:
         return OUT_IN_PLACE * outputs
     phases = [costs.phases(a) for a in costs.sorted_axes(problem)]
-    if problem.features >= 4 and (not phases or phases[-1] <= 2) and 1 in problem.out.spatial:
-        return OUT_LINES * outputs
+    if problem.features >= 4 and 1 in problem.out.spatial:
+        return (OUT_LINES if not phases or phases[-1] <= 2 else OUT_APART) * outputs
     return OUT_RUN * outputs / max(1, min(phases[-1] if phases else 1, 8) / 2)
 
 
