@@ -22,6 +22,7 @@ TRANSPOSED = 0.8  # one among more
 ROW = 40.0  # cycles to start the copy of a row
 IMAGE = 3.0  # of all cycles, where the kernel is an image (a weight gradient's): sums go in and out for a few taps at a time
 PHASES = 1.7  # of all cycles, where a dilated input makes phases: each copies the input anew
+FILLED = 2.0  # an output that no tap reaches, between those of other phases
 
 
 def refuse(problem: ConvProblem, machine: Machine) -> str | None:
@@ -59,8 +60,10 @@ def _phase_scratch(problem: ConvProblem) -> int:
 
 
 def cycles(problem: ConvProblem, machine: Machine) -> float:
-    parts = [part for part in rewrite.phases(problem) if 0 not in part.rhs_extents]
-    return sum(_phase_cycles(part, machine) for part in parts) * (PHASES if len(parts) > 1 else 1)
+    parts = rewrite.phases(problem)
+    sums = [part for part in parts if 0 not in part.rhs_extents]
+    filled = FILLED * sum(prod(part.out_extents) for part in parts if 0 in part.rhs_extents)
+    return sum(_phase_cycles(part, machine) for part in sums) * (PHASES if len(sums) > 1 else 1) + filled
 
 
 def _phase_cycles(problem: ConvProblem, machine: Machine) -> float:
