@@ -27,6 +27,7 @@ ROW_TAPS, SHARED_ROW_TAPS = 12, 64
 PRODUCT = 0.5  # a vector of products
 UNALIGNED = 1.0  # one that waits for a load across two cache lines
 TRANSPOSED = 0.25  # an element on its way into a panel or out of it
+PLANE = 300.0  # starting a plane that is read where it lies
 TILE = 2.0  # a vector of outputs, its sums in and out
 GATHERED = 1.5  # an element moved alone
 DENSE = 3.2  # of all cycles, where a group has several channels in and out: each is loaded anew for every feature
@@ -110,10 +111,11 @@ def _cycles(problem: ConvProblem, machine: Machine) -> float:
         product = PRODUCT if outer and outer[-1].kernel > 1 and outer[-1].out > 2 else UNALIGNED
         spread = column.stride / column.lhs_dilation * period if period == 1 else 1.0
         vectors = problem.groups * filled / lanes * (problem.products / problem.groups * product * max(1.0, spread) + each * TILE * period)
-        return vectors + prod(problem.rhs_extents[:2]) * problem.batch * prod(problem.rhs_extents[2:]) * GATHERED
+        planes = PLANE * problem.groups * problem.batch * problem.features
+        return vectors + planes + prod(problem.rhs_extents[:2]) * problem.batch * prod(problem.rhs_extents[2:]) * GATHERED
     vectors = ceil(problem.groups / lanes)
     product = vectors * problem.products / problem.groups * PRODUCT + vectors * each * TILE
-    moved = _moving(problem, problem.lhs.outer[0], problem.lhs.spatial, problem.lhs_extents, lanes)
+    moved = _moving(problem, problem.lhs.outer[0], problem.lhs.spatial, problem.lhs_extents, lanes) * _overlap(problem, lanes)
     if _cut_along_taps(problem):
         moved += _moving(problem, problem.rhs.outer[0], problem.rhs.spatial, problem.rhs_extents, lanes)
         moved += PARTS * prod(problem.out_extents) * 0.5
@@ -130,6 +132,26 @@ def _moving(problem: ConvProblem, group_step: int, steps: tuple[int, ...], exten
     filled = ceil(problem.groups / lanes) * lanes / problem.groups
     each = TRANSPOSED if steps and min(abs(step) for step in steps) == 1 else GATHERED
     return prod(extents) * filled * each
+
+
+def _overlap(problem: ConvProblem, lanes: int) -> float:
+    """How often an element of lhs is copied into panels: neighbouring blocks of outputs (or of taps) share the edges of their windows."""
+    cut = _cut_along_taps(problem)
+
+    def window(a: Axis, turns: int) -> int:
+        return _reach(a, a.out, turns) if cut else _reach(a, turns, a.kernel)
+
+    axes = costs.sorted_axes(problem)
+    room = PANEL_BYTES // (lanes * costs.ITEM_BYTES[problem.dtype] * (1 if cut else problem.channels))
+    spans, copied = [window(a, 1) for a in axes], 1.0
+    for i in reversed(range(len(axes))):  # a block grows along the innermost axis first
+        a, others = axes[i], prod(spans[:i] + spans[i + 1 :])
+        length = turns = a.kernel if cut else a.out
+        while turns > 1 and others * window(a, turns) > room:
+            turns = ceil(turns / 2)
+        spans[i] = window(a, turns)
+        copied *= ceil(length / turns) * spans[i] / max(1, a.size)
+    return max(1.0, copied)
 
 
 def workspace(problem: ConvProblem, machine: Machine) -> int:
