@@ -119,6 +119,22 @@ def devices_shared(ctx: mlir.LoweringRuleContext) -> int:
     return getattr(context, "num_devices", 1)  # jit; a context without it belongs to a pmap of an older release
 
 
+def needs_devices(primitive: Any, needed: bool) -> None:
+    """Whether the lowering of programs with this primitive is told their devices and mesh, as custom partitioning asks."""
+    try:
+        from jax._src.dispatch import prim_requires_devices_during_lowering as primitives
+
+        (primitives.add if needed else primitives.discard)(primitive)
+    except (ImportError, AttributeError):  # then `partitions_by_rules` sees no mesh, and XLA partitions its own operation
+        pass
+
+
+def partitions_by_rules(ctx: mlir.LoweringRuleContext) -> bool:
+    """Whether XLA's partitioner will ask custom operations of this program for their sharding rule: Shardy, on a mesh with names."""
+    mesh = getattr(ctx.module_context.axis_context, "abstract_mesh", None)
+    return bool(getattr(jax.config, "jax_use_shardy_partitioner", False) and mesh is not None and mesh.axis_names)
+
+
 def for_export(ctx: mlir.LoweringRuleContext) -> bool:
     """Whether the program is lowered to be serialised, for a machine that may not have this library."""
     return ctx.module_context.lowering_parameters.for_export

@@ -13,7 +13,7 @@ import numpy as np
 from jax.interpreters import mlir
 
 from fastconv import _core
-from fastconv.jax import _compat, spectral
+from fastconv.jax import _compat, sharded, spectral
 from fastconv.jax.records import record, timing
 from fastconv.jax.rewrites import table
 from fastconv.jax.spectral import FFT
@@ -50,6 +50,8 @@ def lower(original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs: Any, rhs: 
     """The lowering rule. Whatever goes wrong before the engine is chosen ends in JAX's own rule, with the reason on record."""
     try:
         decision = decide(ctx, params)
+        if isinstance(decision, Decline) and decision.kind == "partitioned" and sharded.possible(ctx):
+            return sharded.lowered(ctx, lhs, rhs, params)  # its parts come here one by one
     except Exception as error:
         decision = Decline("error", f"an error of fastconv: {type(error).__name__}: {error}")
         warnings.warn(f"fastconv.jax left a convolution to XLA because of {decision.text}", RuntimeWarning, stacklevel=2)

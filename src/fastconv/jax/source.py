@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from threading import local
 from traceback import walk_stack
 from typing import Any
 
@@ -20,16 +21,24 @@ _STANDARD = sysconfig.get_path("stdlib") + os.sep
 #: Libraries whose frames are never the user's, even in a program that is an installed package itself.
 _LIBRARIES = ("jax", "jaxlib", "flax", "equinox", "haiku", "keras", "optax", "chex", "numpy")
 
+_parts = local()
+
 
 def line(ctx: Any) -> str | None:
     """FILE:LINE of the operation that is being lowered: the innermost frame outside all installed libraries, else the innermost of a
     library that does not only pass calls on. Where the operation lies in a library's own jit, JAX keeps no frames above that: then it
-    is the line whose call made JAX compile. None where nothing of the kind is found."""
+    is the line whose call made JAX compile. XLA's partitioner asks for parts of an operation from nowhere: they have its line. None
+    where nothing of the kind is found."""
     for is_candidate in (_is_users, _may_be_users):
         for file, number in chain(_compat.frames(ctx), _stack()):
             if is_candidate(file):
                 return f"{file}:{number}"
-    return None
+    return getattr(_parts, "line", None)
+
+
+def of_parts(line: str | None) -> None:
+    """Remembers the line of the operation that is being partitioned on this thread."""
+    _parts.line = line
 
 
 def _stack() -> Iterator[tuple[str, int]]:

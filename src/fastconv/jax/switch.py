@@ -13,6 +13,7 @@ from jax.interpreters import mlir
 from fastconv import _core
 from fastconv.jax import _compat, accelerators, records
 from fastconv.jax.lowering import lower
+from fastconv.jax.sharded import take as take_sharded
 
 #: Part of the key of every cache of JAX, so that flipping it never meets a program compiled under the other setting.
 _on = _compat.user_context(False)
@@ -20,7 +21,7 @@ _lock = Lock()
 _registered = False
 
 
-def install(*, timing: bool | None = None) -> None:
+def install(*, timing: bool | None = None, sharded: bool | None = None) -> None:
     """Sends the convolutions of this process's JAX programs to the engine, wherever it is modelled faster than XLA.
 
     Covers `jax.lax.conv_general_dilated` and all that is built on it (`lax.conv*`, flax, equinox, haiku, keras), eager
@@ -29,6 +30,8 @@ def install(*, timing: bool | None = None) -> None:
 
     timing: True makes `report()` show calls and time of every convolution that runs on the library's kernels, at some 0.1 us a call;
     False stops that, None leaves it as it is (off at first). Programs compiled without it run no code for it.
+    sharded: True takes over convolutions of programs that XLA partitions over devices as well. Batch, features and groups are split as
+    XLA would; spatial axes are gathered, so leave it off where those are sharded. None leaves it as it is (off at first).
 
     On GPUs and TPUs, and where the library cannot run, convolutions are rewritten into other operations of XLA where that pays.
 
@@ -42,6 +45,8 @@ def install(*, timing: bool | None = None) -> None:
     _register()
     if timing is not None:
         _compat.set_globally(records.timing, timing)
+    if sharded is not None:
+        take_sharded(sharded)
     _compat.set_globally(_on, True)
 
 
@@ -53,6 +58,7 @@ def uninstall() -> None:
     """
     _compat.set_globally(_on, False)
     _compat.set_globally(records.timing, False)
+    take_sharded(False)
 
 
 @contextmanager
