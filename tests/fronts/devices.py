@@ -156,9 +156,21 @@ def explicit(sharded: bool) -> list[bool]:
     return [bool(np.array_equal(mine, value)) for mine, value in zip(got, expected, strict=True)]
 
 
+def counted() -> list[int | None]:
+    x, w = draw(X, W)
+    placed = jax.device_put(x, NamedSharding(MESH, P("d"))), jax.device_put(w, NamedSharding(MESH, P()))
+    records.clear()
+    fj.install(sharded=True, timing=True)
+    function = jax.jit(lambda x, w: same(x, w))
+    for _ in range(2):
+        function(*placed).block_until_ready()
+    fj.uninstall()
+    return [row.calls for row in records.report().convolutions]
+
+
 if __name__ == "__main__":
     lowering.XLA = NO_XLA
     if sys.argv[1] == "plain":
         print(json.dumps({"partitioned": partitioned(False), "local": local(), "explicit": explicit(False)}))
     else:
-        print(json.dumps({"partitioned": partitioned(True), "explicit": explicit(True)}))
+        print(json.dumps({"partitioned": partitioned(True), "explicit": explicit(True), "calls": counted()}))

@@ -12,7 +12,7 @@ import pytest
 from jaxtools import jax
 
 from fastconv.jax import _compat
-from fastconv.jax.sharded import rule
+from fastconv.jax.sharded import name_of, rule
 
 
 def run(mode: str) -> dict[str, Any]:
@@ -32,6 +32,7 @@ def plain() -> dict[str, Any]:
 def sharded() -> dict[str, Any]:
     found = run("sharded")
     assert found["explicit"] == [True, True]  # jax#31798
+    assert found["calls"] == [8]  # two calls on four devices
     return found["partitioned"]
 
 
@@ -128,6 +129,13 @@ def test_rules_in_words(
 ) -> None:
     params = {"dimension_numbers": NUMBERS, "feature_group_count": groups, "batch_group_count": batch_groups}
     assert tuple(rule((4, 8, 8, channels[0]), (3, 3, *channels[1:]), params)) == (text, sizes, tuple(summed.split()), tuple(whole.split()))
+
+
+def test_programs_that_differ_in_parameters_only_have_different_texts() -> None:
+    params = {"window_strides": (1, 1), "padding": ((1, 1), (1, 1)), "precision": None}
+    names = {name_of(params), name_of({**params, "padding": ((0, 2), (1, 1))}), name_of({**params, "precision": jax.lax.Precision.HIGHEST})}
+    assert len(names) == 3
+    assert name_of(dict(reversed(params.items()))) in names
 
 
 def test_without_a_mesh_the_partitioner_is_xlas(monkeypatch: pytest.MonkeyPatch) -> None:

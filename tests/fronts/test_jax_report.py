@@ -309,3 +309,20 @@ def test_compare_runs_transforms_and_other_dtypes(monkeypatch: pytest.MonkeyPatc
     rows = fj.report(compare=True).convolutions
     assert [row.algorithm == "fft" for row in rows] == [True, False, False]
     assert all(row.engine_median and row.xla_median for row in rows)
+
+
+def test_a_shape_that_cannot_be_compared_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastconv.jax import compare
+
+    monkeypatch.setattr(compare, "SECONDS", 0.0)
+    fj.install()
+    lowered(same, (1, 2, 9), (2, 2, 3))
+    with forced("xla:per_tap"):
+        lowered(same, (1, 2, 11), (2, 2, 3))
+    pair, broken = compare._pair, [True]
+    monkeypatch.setattr(compare, "_pair", lambda *arguments: 1 / 0 if broken and broken.pop() else pair(*arguments))
+    with pytest.warns(RuntimeWarning, match="could not compare a convolution: ZeroDivisionError"):
+        first, second = fj.report(compare=True).convolutions
+    assert (first.engine_median, first.xla_median) == (None, None)
+    assert second.engine_median is not None
+    assert second.xla_median is not None

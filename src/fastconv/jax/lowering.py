@@ -55,7 +55,7 @@ def lower(original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs: Any, rhs: 
     except Exception as error:
         decision = Decline("error", f"an error of fastconv: {type(error).__name__}: {error}")
         warnings.warn(f"fastconv.jax left a convolution to XLA because of {decision.text}", RuntimeWarning, stacklevel=2)
-    counts = timing.value and not isinstance(decision, Decline) and decision.algorithm != FFT.name
+    counts = timing.value and not isinstance(decision, Decline) and bool(decision.words)  # what runs as XLA's operations has no words
     key = record(ctx, params, decision, counts)
     if posed is not None:
         posed(ctx.avals_in, params, decision.plan if isinstance(decision, Decline) else decision)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from hashlib import blake2b
 from math import prod
 from typing import Any, NamedTuple
 
@@ -118,7 +119,19 @@ def lowered(ctx: mlir.LoweringRuleContext, lhs: Any, rhs: Any, params: dict[str,
         need_replication_factors=found.whole,
         **found.sizes,
     )
-    return mlir.lower_fun(call, multiple_results=False)(ctx, lhs, rhs)
+
+    def named(x: Any, w: Any) -> Any:
+        return call(x, w)
+
+    named.__name__ = name_of(params)
+    return mlir.lower_fun(jax.jit(named), multiple_results=False)(ctx, lhs, rhs)
+
+
+def name_of(params: dict[str, Any]) -> str:
+    """A name for the function around the partitioner's operation, which itself shows shapes only: programs that JAX's compilation cache
+    keeps on disk are told apart by their text."""
+    text = repr(sorted((name, str(value)) for name, value in params.items()))
+    return f"fastconv_{blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
 def _partition(primitive: Any, params: dict[str, Any], line: str | None, mesh: Any, operands: Any, result: Any) -> Any:
