@@ -26,7 +26,7 @@ fi
 # Faults inside the fenced tests belong to the tests; Python's own allocations are not leaks of ours.
 export ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-export TSAN_OPTIONS=halt_on_error=1:handle_segv=0:handle_sigbus=0
+export TSAN_OPTIONS=halt_on_error=1:handle_segv=0:handle_sigbus=0:suppressions=$PWD/tools/tsan.supp
 export LD_PRELOAD="$(g++ -print-file-name=$runtime):$(g++ -print-file-name=libstdc++.so)"
 export PYTHONPATH=$copy
-exec "${run[@]}" "$python" -m pytest -q -p no:cacheprovider "$@"
+exec "${run[@]}" "$python" -m pytest -q --capture=sys -p no:cacheprovider "$@"
