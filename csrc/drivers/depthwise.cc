@@ -12,6 +12,7 @@
 #include "drivers/depthwise_plan.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
+#include "drivers/exchange.h"
 #include "drivers/geometry.h"
 #include "drivers/phases.h"
 #include "drivers/planes.h"
@@ -128,7 +129,7 @@ private:
     template <class Pointer>
     int64_t lay_panel(const Span* box, Pointer* data, LaneSide<Pointer>* side) const {
         *side = {data, 0, {}};
-        int64_t size = s.lanes;
+        int64_t size = s.group_block;
         for (int i = column_; i >= 0; --i) {
             side->step[i] = size;
             side->origin -= box[i].lo * size;
@@ -150,7 +151,9 @@ private:
                 from += at[i] * steps[i];
                 to += at[i] * side.step[i];
             }
-            kernels_.gather({groups, lane_step, box[column_].length(), steps[column_], s.lanes}, from, panel + to);
+            for (int64_t g = 0; g < groups; g += s.lanes)
+                kernels_.gather({std::min<int64_t>(s.lanes, groups - g), lane_step, box[column_].length(), steps[column_], s.group_block},
+                                from + g * lane_step, panel + to + g);
         } while (step(at, box, column_));
     }
 
@@ -198,7 +201,7 @@ private:
         LaneSweep<T> sweep{};
         sweep.tiles = &tiles_;
         const bool whole = (s.lhs != LaneSource::in_place) && (s.rhs != LaneSource::in_place) && (s.reduce || !s.out_in_place);
-        sweep.lanes = whole ? s.lanes : b.groups;  // panels have all of their lanes
+        sweep.lanes = whole ? ceil_div(b.groups, s.lanes) * s.lanes : b.groups;  // panels have all of their lanes
         sweep.channels = s.channels();
         sweep.few_outputs = s.reduce;
         sweep.accumulate = s.reduce;
@@ -257,8 +260,9 @@ private:
             const int64_t count = b.outputs[column_].length();
             for (int64_t x = 0; finish && x < count; ++x)
                 finish_row<T>(made.data + from + x * made.step[column_], b.groups, 1, bias, 1, p.activation);
-            if (!s.out_in_place)
-                kernels_.scatter({b.groups, p.out.outer[0], count, out.step[column_], s.lanes}, made.data + from, out.data + to);
+            for (int64_t g = 0; g < b.groups && !s.out_in_place; g += s.lanes)
+                kernels_.scatter({std::min<int64_t>(s.lanes, b.groups - g), p.out.outer[0], count, out.step[column_], s.group_block},
+                                 made.data + from + g, out.data + to + g * p.out.outer[0]);
         } while (step(at, b.outputs, column_));
     }
 
@@ -348,6 +352,7 @@ const char* run_depthwise_as(const Problem& problem, const Buffers& buffers, Exe
 }  // namespace
 
 const char* run_depthwise(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    if (exchanges(problem)) return run_depthwise(exchange(problem), exchange(buffers), executor);
     if (problem.dtype != problem.out_dtype) return "depthwise: the output type must be the operands'";
     if (problem.dtype == Dtype::f32) return run_depthwise_as<float>(problem, buffers, executor);
     if (problem.dtype == Dtype::f64) return run_depthwise_as<double>(problem, buffers, executor);

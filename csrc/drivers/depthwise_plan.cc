@@ -9,10 +9,12 @@ namespace fastconv {
 namespace {
 
 constexpr double kMaxPhases = 256;
-constexpr double kMaxPanel = 1 << 22;    // elements of the smallest block that there is
-constexpr double kMaxWeights = 1 << 22;  // elements of rhs that are packed whole
-constexpr double kMaxLists = 1 << 18;    // outer taps of an output
-constexpr double kMaxSums = 1 << 10;     // outputs of a group whose taps may be cut
+constexpr double kMaxPanel = 1 << 22;     // elements of the smallest block that there is
+constexpr double kMaxWeights = 1 << 22;   // elements of rhs that are packed whole
+constexpr double kMaxLists = 1 << 18;     // outer taps of an output
+constexpr double kMaxSums = 1 << 10;      // outputs of a group whose taps may be cut
+constexpr int64_t kWideBytes = 32 << 10;  // of panels of several vectors of groups
+constexpr int kMostVectors = 8;
 constexpr int64_t kPanelBytes = 64 << 10;
 constexpr int64_t kGroupBlock = 512;  // groups of a task that reads them in place
 constexpr int64_t kBlock = 1 << 10;   // outputs of a block without panels, at most,
@@ -44,8 +46,8 @@ double reach(const Axis& a, int64_t outputs, int64_t taps) {
 
 // Elements of the panels of a block; false when they are too many.
 bool size_panels(DepthwisePlan* s) {
-    double lhs = s->lanes * static_cast<double>(s->channels()), rhs = lhs * static_cast<double>(s->p.features);
-    double out = s->lanes * static_cast<double>(s->p.features);
+    double lhs = static_cast<double>(s->group_block * s->channels()), rhs = lhs * static_cast<double>(s->p.features);
+    double out = static_cast<double>(s->group_block * s->p.features);
     for (int i = 0; i < s->p.dims; ++i) {
         const Axis& a = s->p.axes[i];
         const int64_t outputs = s->reduce ? a.out : s->box[i], taps = s->reduce ? s->box[i] : a.kernel;
@@ -87,6 +89,21 @@ void cut(DepthwisePlan* s, bool panels) {
         }
         s->box[i] = even_block(extent, fits);
         if (!s->reduce && !panels && i == s->row() && s->box[i] > 1) s->box[i] = ceil_div(s->box[i], 2) * 2;
+    }
+}
+
+// Small blocks: several vectors of groups each, while there are tasks enough, so that what a tile costs to start is shared.
+void widen(DepthwisePlan* s) {
+    double blocks = static_cast<double>(s->p.batch);
+    for (int i = 0; i < s->p.dims; ++i)
+        blocks *= static_cast<double>(ceil_div(s->reduce ? s->p.axes[i].kernel : s->p.axes[i].out, s->box[i]));
+    while (s->group_blocks > 1 && s->group_block < kMostVectors * s->lanes && blocks * static_cast<double>(s->group_blocks) >= 2 * kTasks) {
+        const DepthwisePlan before = *s;
+        s->group_block *= 2;
+        s->group_blocks = ceil_div(s->p.groups, s->group_block);
+        if (size_panels(s) && s->lhs_panel + s->rhs_panel + s->out_panel <= kWideBytes / dtype_size(s->p.dtype)) continue;
+        *s = before;
+        return;
     }
 }
 
@@ -139,6 +156,7 @@ const char* plan_depthwise(const Problem& problem, int lanes, DepthwisePlan* pla
     s.group_blocks = ceil_div(p.groups, s.group_block);
 
     cut(&s, panels);
+    if (panels && !s.reduce) widen(&s);
     if (!size_panels(&s)) return "depthwise: the working set of a block is too large";
     s.blocks = s.reduce ? p.channels : 1;
     int64_t room = s.channels();

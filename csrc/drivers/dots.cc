@@ -9,6 +9,7 @@
 #include "drivers/dots_layout.h"
 #include "drivers/dots_pack.h"
 #include "drivers/drivers.h"
+#include "drivers/exchange.h"
 #include "drivers/epilogue.h"
 #include "drivers/geometry.h"
 #include "drivers/phases.h"
@@ -288,6 +289,7 @@ const char* run_otherwise(const Problem& p, const Buffers& buffers, Executor& ex
 }  // namespace
 
 const char* run_dots(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    if (exchanges(problem)) return run_dots(exchange(problem), exchange(buffers), executor);
     DotType type;
     if (!types_of(problem, &type)) return "dots: bfloat16, or int8 and uint8 with integer sums of at most 32 bits";
     double phases = 1, rows = static_cast<double>(problem.channels);

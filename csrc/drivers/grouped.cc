@@ -6,6 +6,7 @@
 
 #include "drivers/bare.h"
 #include "drivers/drivers.h"
+#include "drivers/exchange.h"
 #include "drivers/geometry.h"
 #include "drivers/phases.h"
 
@@ -153,6 +154,7 @@ const char* run_grouped_as(const Problem& problem, const Buffers& buffers, Execu
 }  // namespace
 
 const char* run_grouped(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    if (exchanges(problem)) return run_grouped(exchange(problem), exchange(buffers), executor);
     if (problem.dtype != problem.out_dtype) return "grouped: the output type must be the operands'";
     if (problem.dtype == Dtype::f32) return run_grouped_as<float>(problem, buffers, executor);
     if (problem.dtype == Dtype::f64) return run_grouped_as<double>(problem, buffers, executor);

@@ -66,6 +66,33 @@ def _sum_only(problem: ConvProblem) -> ConvProblem:
     return replace(problem, bias_stride=None, activation=None, out_dtype=problem.dtype)
 
 
+def undilated(problem: ConvProblem) -> ConvProblem:
+    """A long sum over a dilated input as the same sum without, lhs and rhs having changed places; other problems as they are.
+
+    So is the weight gradient of a transposed convolution often posed (csrc/drivers/exchange.h has the same rule): taps adjoin, and are
+    more than the outputs. With k = i * lhs_dilation - p * stride + lo the inputs become the taps, and outputs are counted from their end.
+    """
+    dilated = [a for a in problem.axes if a.lhs_dilation > 1]
+    if not dilated or problem.bias_stride is not None or problem.activation is not None:
+        return problem
+    if any(a.rhs_dilation != 1 or a.kernel < a.out or not a.size or not a.out for a in problem.axes):
+        return problem
+    if any(a.kernel == a.out for a in dilated):
+        return problem
+    axes = tuple(Axis(a.kernel, a.size, a.out, a.stride, (a.out - 1) * a.stride - a.lo, 1, a.lhs_dilation) for a in problem.axes)
+    out = flipped(problem.out, tuple(a.out for a in problem.axes))
+    g, n, o = out.outer
+    return replace(
+        problem,
+        axes=axes,
+        batch=problem.features,
+        features=problem.batch,
+        lhs=problem.rhs,
+        rhs=problem.lhs,
+        out=replace(out, outer=(g, o, n)),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Phase:
     """The outputs r, r + step, ... of one axis: their own axis without lhs dilation, and the taps first, first + every, ..."""

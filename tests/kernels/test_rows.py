@@ -1,12 +1,15 @@
-"""Rows that random draws are too small or too rare to hold: long ones, and channels or features side by side."""
+"""What random draws are too small or too rare to hold: long rows, channels or features side by side, long sums over a dilated input."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from fastconv import rewrite
 from fastconv.problem import Axis, ConvProblem
+from fastconv.reference import reference
 from fastconv.soak.draws import fill, lay, problem_of, with_dtype
 from fastconv.soak.hold import hold
 
@@ -42,3 +45,34 @@ def test_wide_rows_of_many_features(activation: str | None, dtype: str) -> None:
     plain, elements = problem_of(axes, 1, 2, 2, 33)
     problem = with_dtype(replace(plain, bias_stride=1 if activation else None, activation=activation), dtype)
     hold(problem, elements, fill(problem, elements, 1, exact=True), exact=True, place="right")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("axis", [Axis(size=9, kernel=6, out=27, lo=3, lhs_dilation=3), Axis(size=7, kernel=3, out=7, lo=1)])
+def test_many_small_groups(axis: Axis, dtype: str) -> None:
+    """Channels first, so small that a task takes several vectors of groups; the last vector is not full."""
+    plain, elements = problem_of((axis,), 149, 18, 1, 1)
+    problem = with_dtype(replace(plain, bias_stride=1, activation="relu"), dtype)
+    hold(problem, elements, fill(problem, elements, 1, exact=True), exact=True, names=("depthwise",), place="right")
+
+
+DILATED = {
+    "one axis": (Axis(size=8, kernel=24, out=6, lo=3, lhs_dilation=3),),
+    "strided, beside a plain axis": (Axis(size=8, kernel=24, out=6, lo=3, lhs_dilation=3, stride=2), Axis(size=5, kernel=7, out=7)),
+    "cut and padded": (Axis(size=8, kernel=17, out=6, lo=-2, lhs_dilation=2), Axis(size=4, kernel=13, out=3, lo=3, lhs_dilation=4)),
+}
+
+
+@pytest.mark.parametrize("axes", DILATED.values(), ids=DILATED)
+@pytest.mark.parametrize(("groups", "batch", "channels", "features"), [(1, 2, 3, 4), (33, 1, 2, 1), (5, 2, 3, 1), (1, 8, 1, 16)])
+def test_long_sums_over_a_dilated_input(groups: int, batch: int, channels: int, features: int, axes: tuple[Axis, ...]) -> None:
+    """The operands may change places; the last case has more outputs than operands, whose order is turned instead of theirs."""
+    problem, elements = problem_of(axes, groups, batch, channels, features)
+    turned, data = rewrite.undilated(problem), fill(problem, elements, 3, exact=True)
+    assert all(a.lhs_dilation == 1 for a in turned.axes)
+    backwards = np.flip(reference(turned, data.rhs, data.lhs, None).value, tuple(range(3, 3 + len(axes))))
+    assert np.array_equal(np.swapaxes(backwards, 1, 2), reference(problem, *data).value)
+    for dtype in ("float32", "float64", "bfloat16", "int8"):
+        narrow = with_dtype(problem, dtype)
+        hold(narrow, elements, fill(narrow, elements, 3, exact=True), exact=True)
+    assert rewrite.undilated(replace(problem, activation="relu")) == replace(problem, activation="relu")

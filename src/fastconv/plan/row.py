@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fastconv import rewrite
 from fastconv.plan import costs
 from fastconv.plan.machine import Machine
 from fastconv.problem import ConvProblem
@@ -48,6 +49,16 @@ def timed(name: str, code: int, start: float, refuse: Callable, cycles: Callable
     """`start`: seconds that the driver takes to lay out its work, whatever the size."""
     return Algorithm(
         name, code, refuse, lambda problem, machine: start + costs.seconds(cycles(problem, machine), problem, machine), workspace, bound
+    )
+
+
+def exchanging(row: Algorithm) -> Algorithm:
+    """The row of a driver that takes long sums over a dilated input the other way round (csrc/drivers/exchange.h)."""
+    return replace(
+        row,
+        refuse=lambda problem, machine: row.refuse(rewrite.undilated(problem), machine),
+        seconds=lambda problem, machine: row.seconds(rewrite.undilated(problem), machine),
+        workspace=lambda problem, machine: row.workspace(rewrite.undilated(problem), machine),
     )
 
 

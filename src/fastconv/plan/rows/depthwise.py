@@ -6,7 +6,7 @@ from math import ceil, prod
 
 from fastconv.plan import costs
 from fastconv.plan.machine import Machine
-from fastconv.plan.row import refuse_unless_float, timed
+from fastconv.plan.row import exchanging, refuse_unless_float, timed
 from fastconv.problem import Axis, ConvProblem
 
 #: Most phases, outer taps of an output and elements of the smallest block: the library itself refuses above twice these.
@@ -161,4 +161,4 @@ def workspace(problem: ConvProblem, machine: Machine) -> int:
     return packed + sums + machine.cores * (2 * PANEL_BYTES + _smallest_panel(problem) * item)
 
 
-DEPTHWISE = timed("depthwise", 4, 1.5e-6, refuse, cycles, workspace)
+DEPTHWISE = exchanging(timed("depthwise", 4, 1.5e-6, refuse, cycles, workspace))

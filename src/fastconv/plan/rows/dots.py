@@ -7,7 +7,7 @@ from math import ceil, prod
 from fastconv import rewrite
 from fastconv.plan import costs
 from fastconv.plan.machine import Machine
-from fastconv.plan.row import Algorithm
+from fastconv.plan.row import Algorithm, exchanging
 from fastconv.problem import ConvProblem
 
 #: Phases of a dilated input; the library itself runs more on copies.
@@ -99,4 +99,4 @@ def workspace(problem: ConvProblem, machine: Machine) -> int:
     return item * (_padded(problem) + packed) + machine.cores * COLUMNS * rows * item
 
 
-DOTS = Algorithm("dots", 9, refuse, seconds, workspace)
+DOTS = exchanging(Algorithm("dots", 9, refuse, seconds, workspace))

@@ -8,7 +8,7 @@ from math import ceil, gcd, prod
 from fastconv import rewrite
 from fastconv.plan import costs
 from fastconv.plan.machine import Machine
-from fastconv.plan.row import refuse_unless_float, timed
+from fastconv.plan.row import exchanging, refuse_unless_float, timed
 from fastconv.problem import ConvProblem
 
 #: Most phases, as in csrc/drivers/grouped.cc.
@@ -178,4 +178,4 @@ def workspace(problem: ConvProblem, machine: Machine) -> int:
     return elements * costs.ITEM_BYTES[problem.dtype]
 
 
-GROUPED = timed("grouped", 7, 2.0e-6, refuse, cycles, workspace)
+GROUPED = exchanging(timed("grouped", 7, 2.0e-6, refuse, cycles, workspace))
