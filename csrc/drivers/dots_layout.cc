@@ -105,7 +105,8 @@ void choose_rows(const DotCopy& copy, int most_rows, DotPart* part) {
         }
         const int64_t segments = ceil_div(count, most_rows), rows = ceil_div(count, segments);
         // Rows beyond a good number matter little: loading the columns is then hidden.
-        double worth = static_cast<double>(std::min<int64_t>(rows, 14)) * (out == 1 || p.out.outer[2] == 1 ? 1 : kStridedStore);
+        const bool adjoin = out == 1 || p.out.outer[2] == 1 || (out == classes && classes <= kDotRows && p.axes[axis].out % classes == 0);
+        double worth = static_cast<double>(std::min<int64_t>(rows, 14)) * (adjoin ? 1 : kStridedStore);
         if (axis == copy.lane) worth *= 1.05;
         if (worth <= best) continue;
         best = worth;
