@@ -55,7 +55,8 @@ struct TapChunk {
 struct RowTile {
     int64_t x, width;
     int vectors;
-    int64_t mask;  // where its masks start, or -1: every lane exists
+    int64_t mask;   // where its masks start, or -1: every lane exists
+    int64_t shift;  // where its taps' places in a row start
 };
 
 // One phase of the problem.
@@ -65,6 +66,7 @@ struct PlanePart {
     std::vector<TapChunk> chunks;
     std::vector<RowTile> tiles;
     std::vector<uint32_t> masks;
+    std::vector<int64_t> shifts;
     int64_t groups;  // of one chunk: channels and outer taps
 };
 
@@ -119,7 +121,6 @@ public:
 private:
     struct Local {
         const T** rows;
-        int64_t* shift;
         T* weights;
         T* buffer;
     };
@@ -128,20 +129,19 @@ private:
         int64_t groups = 1, taps = 1;
         for (const PlanePart& part : parts_) groups = std::max(groups, part.groups);
         for (int i = 0; i < p.dims; ++i) taps *= p.axes[i].kernel;
-        const int64_t pointers = groups * (kTileRows + 8), shifts = p.axes[column_].kernel;
+        const int64_t pointers = groups * (kTileRows + 8);
         const int64_t elements = p.channels * taps * interleaved_ + 2 * kTileRows * pitch_ + 64;
-        const size_t bytes = static_cast<size_t>(pointers + shifts) * sizeof(int64_t) + static_cast<size_t>(elements) * sizeof(T);
+        const size_t bytes = static_cast<size_t>(pointers) * sizeof(T*) + static_cast<size_t>(elements) * sizeof(T);
         char* memory = static_cast<char*>(scratch(ScratchSlot::local, bytes));
         if (memory == nullptr) return false;
         local->buffer = reinterpret_cast<T*>(memory);
         local->rows = reinterpret_cast<const T**>(local->buffer + ceil_div(2 * kTileRows * pitch_, 16) * 16);
-        local->shift = reinterpret_cast<int64_t*>(local->rows + pointers);
-        local->weights = reinterpret_cast<T*>(local->shift + shifts);
+        local->weights = reinterpret_cast<T*>(local->rows + pointers);
         return true;
     }
 
     PlanePart make_part(const Problem& problem) const {
-        PlanePart part{problem, false, {}, {}, {}, problem.channels};
+        PlanePart part{problem, false, {}, {}, {}, {}, problem.channels};
         const Axis &row = problem.axes[row_], &column = problem.axes[column_];
         for (int i = 0; i < row_; ++i) part.groups *= problem.axes[i].kernel;
         part.tall = row.out >= 3;
@@ -171,7 +171,9 @@ private:
         for (int64_t x = 0; x < column.out;) {
             const int64_t left = column.out - x;
             const int vectors = table_.widest(part.tall, static_cast<int>(column.stride), ceil_div(left, table_.lanes));
-            RowTile tile{x, std::min<int64_t>(left, int64_t{vectors} * table_.lanes), vectors, -1};
+            RowTile tile{x, std::min<int64_t>(left, int64_t{vectors} * table_.lanes), vectors, -1,
+                         static_cast<int64_t>(part.shifts.size())};
+            for (int64_t q = 0; q < column.kernel; ++q) part.shifts.push_back(x * column.stride + q * column.rhs_dilation - column.lo);
             const int64_t reads = vectors * table_.lanes * column.stride, first = x * column.stride - column.lo;
             if (first < 0 || first + (column.kernel - 1) * column.rhs_dilation + reads > column.size) {
                 tile.mask = static_cast<int64_t>(part.masks.size());
@@ -275,10 +277,11 @@ private:
             make_part_rows(parts[phase], at, lhs, weights, rows, local, to, interleaved_ == 1 ? out_step : pitch_);
             weights += part_weights(parts[phase]);
         }
-        for (int64_t r = 0; r < rows; ++r) {
+        const bool finish = bias != nullptr || p.activation != Activation::none;
+        for (int64_t r = 0; r < rows && (finish || interleaved_ == 2); ++r) {
             T* row = out + r * out_step;
             if (interleaved_ == 2) kernels_.interleave(local.buffer + r * pitch_, local.buffer + (kTileRows + r) * pitch_, row, count);
-            finish_row<T>(row, count, 1, bias, 0, p.activation);
+            if (finish) finish_row<T>(row, count, 1, bias, 0, p.activation);
         }
     }
 
@@ -289,7 +292,6 @@ private:
         a.groups = part.groups;
         a.shifts = column.kernel;
         a.row = local.rows;
-        a.shift = local.shift;
         a.out_step = out_step;
         a.rows = rows;
         bool first = true;
@@ -312,7 +314,7 @@ private:
             a.accumulate = !first;
             first = false;
             for (const RowTile& tile : part.tiles) {
-                for (int64_t q = 0; q < column.kernel; ++q) local.shift[q] = tile.x * column.stride + q * column.rhs_dilation - column.lo;
+                a.shift = part.shifts.data() + tile.shift;
                 a.mask = tile.mask < 0 ? nullptr : part.masks.data() + tile.mask;
                 a.out = out + tile.x;
                 a.width = tile.width;
