@@ -81,13 +81,17 @@ struct BlockPanels {
     BlockPanels(const Problem& problem, int lanes, int max_vectors);
     int lanes, max_vectors;  // of the widest panel
     int64_t features, vectors, count, taps, channels;
-    bool taps_outside;  // of a chunk's channels
-    int64_t run;        // rhs runs on over channels and taps, taps inside: 1, backwards -1, or not at all: 0
+    bool taps_outside;    // of a chunk's channels
+    int64_t run;          // rhs runs on over channels and taps, taps inside: 1, backwards -1, or not at all: 0
+    int64_t run_of_taps;  // the same where only taps do
     int64_t first_vector(int64_t panel) const { return vectors * panel / count; }
     int panel_vectors(int64_t panel) const { return static_cast<int>(first_vector(panel + 1) - first_vector(panel)); }
     int64_t size() const { return vectors * lanes * taps * channels; }  // of a group
     // Where a chunk of `size` channels has a tap's row of its first channel, and how many rows on the next channel is.
-    int64_t row(int64_t tap, int64_t size) const { return taps_outside ? tap * size : run < 0 ? taps * size - 1 - tap : tap; }
+    int64_t row(int64_t tap, int64_t size) const {
+        if (taps_outside) return tap * size;
+        return run < 0 ? taps * size - 1 - tap : run_of_taps < 0 ? taps - 1 - tap : tap;
+    }
     int64_t channel_step() const { return taps_outside ? 1 : run < 0 ? -taps : taps; }
 };
 // One chunk: channels [first, first + size) of a panel.

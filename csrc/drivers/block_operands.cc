@@ -11,8 +11,12 @@ namespace {
 
 constexpr int64_t kMovedAtOnce = 256;  // positions of a channel
 
-// Whether rhs runs on through memory, or backwards, over all taps and channels, taps inside: 1, -1, or 0 for no.
-int64_t run_of_weights(const Problem& p) {
+// Whether rhs runs on through memory, or backwards, over all taps, and over channels beyond them: 1, -1, or 0 for no.
+struct Runs {
+    int64_t taps, all;
+};
+
+Runs runs_of_weights(const Problem& p) {
     int64_t length = 1, sign = 0;
     auto joins = [&](int64_t extent, int64_t step) {
         if (extent == 1) return true;
@@ -22,8 +26,9 @@ int64_t run_of_weights(const Problem& p) {
         return true;
     };
     for (int i = p.dims - 1; i >= 0; --i)
-        if (!joins(p.axes[i].kernel, p.rhs.spatial[i])) return 0;
-    return joins(p.channels, p.rhs.outer[2]) ? sign : 0;
+        if (!joins(p.axes[i].kernel, p.rhs.spatial[i])) return {0, 0};
+    const int64_t taps = sign;
+    return {taps, joins(p.channels, p.rhs.outer[2]) ? sign : 0};
 }
 
 }  // namespace
@@ -75,7 +80,9 @@ BlockPanels::BlockPanels(const Problem& p, int lanes_, int most_vectors) : lanes
     channels = p.channels;
     const int64_t step = std::abs(p.rhs.outer[2]);
     taps_outside = p.rhs.outer[1] == 1 || step == 1 || step == 2 || taps == 1;
-    run = taps_outside ? 0 : run_of_weights(p);
+    const Runs runs = taps_outside ? Runs{0, 0} : runs_of_weights(p);
+    run = runs.all;
+    run_of_taps = run != 0 ? 0 : runs.taps;
 }
 
 template <class T>
@@ -98,6 +105,16 @@ void pack_block_chunk(const BlockCall<T>& call, const BlockTaps& taps, const Blo
             end[j] = rows;
         }
         pack.walked(to, width, rows, lines, begin, end, count, 1);
+        return;
+    }
+    if (panels.run_of_taps != 0) {
+        for (int64_t c = 0; c < size; ++c) {
+            for (int64_t j = 0; j < count; ++j) {
+                lines[j] = from + c * step + j * spacing + (panels.run_of_taps < 0 ? 1 - panels.taps : 0);
+                end[j] = panels.taps;
+            }
+            pack.walked(to + c * panels.taps * width, width, panels.taps, lines, begin, end, count, 1);
+        }
         return;
     }
     for (int64_t tap = 0; tap < panels.taps; ++tap) {
