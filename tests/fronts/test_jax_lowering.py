@@ -16,7 +16,7 @@ from jaxtools import conv, engine, jax, records, x64  # noqa: F401
 import fastconv.jax as fj
 from fastconv.jax import forms, lowering, xla
 from fastconv.normalise import Spec, conv_general_dilated
-from fastconv.plan import machine
+from fastconv.plan import forced, machine
 from fastconv.plan.rates import rates
 
 jnp = jax.numpy
@@ -224,3 +224,38 @@ def test_xlas_model_is_near_what_was_measured(measured: float, x: Any, w: Any, d
 
 def test_xlas_model_counts_complex_as_three() -> None:
     assert seconds((1, 4, 64), (4, 4, 3), "complex64") == pytest.approx(3 * seconds((1, 4, 64), (4, 4, 3)))
+
+
+# --- reversed kernels --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("name", ["block", "points", "direct", "stencil", "general", "grouped"])
+@pytest.mark.parametrize("dims", [(2, 3), (2,), (3,), (0, 2), (1,)])
+def test_a_reversal_of_taps_is_read_backwards(dims: tuple[int, ...], name: str) -> None:
+    """No copy of the kernel is left in the program, and the sums are the same; a reversal of features or channels stays."""
+    x, w = (np.random.default_rng(0).integers(-4, 5, shape).astype(np.float32) for shape in ((2, 6, 11, 13), (8, 3, 4, 3)))
+
+    def reversed_conv(x: Any, w: Any) -> Any:
+        return conv(x, jax.lax.rev(w, dims), (2, 1), "SAME", dimension_numbers=NCHW, feature_group_count=2)
+
+    with fj.accelerate(), forced(name):
+        program = jax.jit(reversed_conv).lower(x, w).compile()
+    assert lowering.TARGET in program.as_text()
+    assert (" reverse(" in program.as_text()) == (not set(dims) <= {2, 3})
+    assert np.array_equal(program(x, w), jax.jit(reversed_conv)(x, w))
+
+
+@pytest.mark.usefixtures("engine")
+def test_an_input_gradient_copies_no_kernel() -> None:
+    for numbers, shapes in ((NCHW, ((2, 32, 30, 30), (64, 32, 3, 3))), (NHWC, ((2, 30, 30, 32), (3, 3, 32, 64)))):
+        x, w = (np.ones(shape, np.float32) for shape in shapes)
+
+        def gradient(x: Any, w: Any, numbers: Any = numbers) -> Any:
+            return jax.grad(lambda x: jnp.sum(conv(x, w, (2, 2), "SAME", dimension_numbers=numbers) ** 2))(x)
+
+        with fj.accelerate():
+            program = jax.jit(gradient).lower(x, w).compile()
+        assert lowering.TARGET in program.as_text()
+        assert " reverse(" not in program.as_text()
+        assert np.array_equal(program(x, w), jax.jit(gradient)(x, w))

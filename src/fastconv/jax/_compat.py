@@ -68,6 +68,13 @@ def is_reversed(value: Any) -> bool:
     return getattr(owner, "name", None) == "stablehlo.reverse"
 
 
+def reversal(value: Any) -> tuple[Any, frozenset[int]]:
+    """What an operand is the reversal of, and on which dimensions; itself and none where it is not a reversal."""
+    if not is_reversed(value):
+        return value, frozenset()
+    return value.owner.operands[0], frozenset(map(int, value.owner.attributes["dimensions"]))
+
+
 def rules() -> dict[str | None, Rule]:
     """The rules that lower JAX's convolution today, by platform; None: wherever there is no other."""
     found: dict[str | None, Any] = {None: mlir._lowerings[conv_general_dilated_p]}

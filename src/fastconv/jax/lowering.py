@@ -11,6 +11,7 @@ from typing import Any
 import jax.ffi
 import numpy as np
 from jax.interpreters import mlir
+from numpy.typing import NDArray
 
 from fastconv import _core
 from fastconv.jax import _compat, sharded, spectral
@@ -20,8 +21,10 @@ from fastconv.jax.spectral import FFT
 from fastconv.jax.xla import XLA
 from fastconv.normalise import Epilogue, Spec, conv_general_dilated
 from fastconv.normalise.lax import precision_name
-from fastconv.plan import Plan, choose, forced_name
+from fastconv.plan import ALGORITHMS, Plan, choose, forced_name, this_machine
+from fastconv.plan.row import refusal
 from fastconv.problem import DTYPE_CODES, ConvProblem
+from fastconv.rewrite import flipped
 
 #: The symbol of the handler and its name at XLA. The number changes with the meaning of the words, so that a program compiled
 #: against another version is refused, never misread.
@@ -66,10 +69,27 @@ def lower(original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs: Any, rhs: 
     if decision.algorithm == FFT.name:
         by_transforms = partial(spectral.conv, decision.problem, params["dimension_numbers"], partial(_by_library, ctx, decision.problem))
         return mlir.lower_fun(by_transforms, multiple_results=False)(ctx, lhs, rhs)
-    words = np.array(decision.words, np.int64)
+    words, rhs = _read_backwards(decision, rhs, params)
     if counts:
         return jax.ffi.ffi_lowering(COUNTED)(ctx, lhs, rhs, words=words, key=np.int64(key))
     return jax.ffi.ffi_lowering(TARGET)(ctx, lhs, rhs, words=words)
+
+
+def _read_backwards(plan: Plan, rhs: Any, params: dict[str, Any]) -> tuple[NDArray[np.int64], Any]:
+    """The words and the kernel of a call: one that the program reverses, as input gradients do, is read backwards and never copied."""
+    kernel, reversed_dims = _compat.reversal(rhs)
+    taps = params["dimension_numbers"].rhs_spec[2:]
+    (row,) = (row for row in ALGORITHMS if row.name == plan.algorithm)
+    if reversed_dims and reversed_dims <= set(taps):
+        flips = [dim in reversed_dims for dim in taps]
+        extents = [axis.kernel if flip else 1 for axis, flip in zip(plan.problem.axes, flips, strict=True)]
+        backwards = flipped(plan.problem.rhs, tuple(extents))
+        steps = zip(plan.problem.rhs.spatial, backwards.spatial, flips, strict=True)
+        backwards = replace(backwards, spatial=tuple(back if flip else step for step, back, flip in steps))
+        problem = replace(plan.problem, rhs=backwards)
+        if refusal(row, problem, this_machine()) is None:
+            return np.array(problem.words(row.code), np.int64), kernel
+    return np.array(plan.words, np.int64), rhs
 
 
 def _by_library(ctx: mlir.LoweringRuleContext, problem: ConvProblem, lhs: Any, rhs: Any) -> Any:
