@@ -84,7 +84,7 @@ def _product(a: Array, b: Array, dimension_numbers: Any, **_: Any) -> Array:
 
 
 OPERATIONS: dict[str, Callable[..., Array]] = {
-    "reshape": lambda a, new_sizes, **_: a.reshape(new_sizes),
+    "reshape": lambda a, new_sizes, dimensions=None, **_: (a if dimensions is None else a.transpose(dimensions)).reshape(new_sizes),
     "squeeze": lambda a, dimensions, **_: np.squeeze(a, dimensions),
     "transpose": lambda a, permutation, **_: a.transpose(permutation),
     "slice": _slice,

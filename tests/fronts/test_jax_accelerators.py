@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
 import laxnumpy
 import numpy as np
 import pytest
+from jax.interpreters import mlir
 from jaxtools import conv, jax, quickly, records
 
 import fastconv.jax as fj
 from fastconv.jax import accelerators
-from fastconv.plan import forced
-from fastconv.plan.accelerators import accelerator
+from fastconv.jax.rewrites import table
+from fastconv.plan import choose, forced
+from fastconv.plan.accelerators import PLATFORMS, PROGRAMS, accelerator, devices
 
 jnp, lax = jax.numpy, jax.lax
 
@@ -185,3 +190,199 @@ def test_the_programs_run_with_the_platform_swapped(
         np.testing.assert_array_equal(ours, theirs)
     assert "gather" not in exported.mlir_module()
     assert "custom_call" not in exported.mlir_module()
+
+
+# --- the rule ------------------------------------------------------------------------------------------------------------------
+
+
+def only_row() -> Any:
+    (row,) = records.report().convolutions
+    return row
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_uninstalled_the_program_is_jaxs_own(platform: str) -> None:
+    function, operands = gradient_of("jax#23783", "fwd")
+
+    def program() -> str:
+        return jax.jit(lambda *a: function(*a)).trace(*operands).lower(lowering_platforms=(platform,)).as_text()
+
+    before = program()
+    fj.install()
+    try:
+        assert program() != before
+    finally:
+        fj.uninstall()
+    assert program() == before
+
+
+def test_a_platform_that_nobody_has_heard_of_gets_the_common_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plugin's platform has no rule of its own in JAX: mlir._lowerings is what lowers it."""
+    lowered(*gradient_of("jax#23783", "fwd"), "cuda")  # the rules are in place
+    monkeypatch.setitem(mlir._platform_specific_lowerings, "cuda", {})
+    records.clear()
+    text = lowered(*gradient_of("jax#23783", "fwd"), "cuda")
+    assert not offences(text)
+    assert only_row().algorithm.startswith("xla:")
+
+
+def test_every_decision_keeps_all_reasons() -> None:
+    problem, _ = laxnumpy.problem_of((16, 129, 400), (129, 1, 256), SEED, "float32")
+    plan = choose(problem, accelerator("cuda", "NVIDIA H100 80GB HBM3"), extra=(table.xla_row(False),), rows=table.ROWS)
+    assert set(plan.considered) == {*PROGRAMS, "xla"}
+    assert plan.algorithm in ("xla:phases", "xla:overlap_add")
+    assert plan.considered["xla"] > 100 * plan.seconds
+    assert plan.considered["xla:fold_axes"] == "lhs dilation"
+    assert "lhs dilation" in str(plan)
+    assert table.xla_row(True).seconds(problem, accelerator("cuda")) < plan.considered["xla"]
+
+
+SEED = {
+    "window_strides": (1,),
+    "padding": ((255, 255),),
+    "lhs_dilation": (64,),
+    "rhs_dilation": (1,),
+    "dimension_numbers": lax.ConvDimensionNumbers((0, 1, 2), (1, 0, 2), (0, 1, 2)),
+    "feature_group_count": 1,
+    "batch_group_count": 1,
+}
+
+
+def test_what_is_left_to_xla_has_its_reason() -> None:
+    cases = {
+        "slower": (plain(numbers=HWIO), (4, 14, 14, 256), (3, 3, 256, 256), F32),
+        "dtype": (plain(), (1, 2, 8), (3, 2, 3), "float8_e4m3fn"),
+        "unsupported": (plain(padding="VALID"), (1, 2, 2), (3, 2, 3), F32),
+    }
+    for kind, (function, x, w, dtype) in cases.items():
+        records.clear()
+        text = lowered(function, tuple(jax.ShapeDtypeStruct(shape, jnp.dtype(dtype)) for shape in (x, w)), "cuda")
+        assert "stablehlo.convolution" in text
+        row = only_row()
+        assert (row.algorithm, row.kind if kind != "slower" else "slower") == ("xla", kind)
+        assert row.reason
+
+
+def test_symbolic_sizes_stay_with_xla() -> None:
+    (b,) = jax.export.symbolic_shape("b")
+    records.clear()
+    with fj.accelerate():
+        jax.export.export(jax.jit(plain()), platforms=["cuda"])(
+            jax.ShapeDtypeStruct((b, 2, 8), np.float32), jax.ShapeDtypeStruct((3, 2, 3), np.float32)
+        )
+    assert only_row().kind == "symbolic"
+
+
+def test_an_error_of_ours_ends_in_xla_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise LookupError("broken by a test")
+
+    monkeypatch.setattr(table, "lowered", broken)
+    records.clear()
+    with pytest.warns(RuntimeWarning, match="LookupError: broken by a test"):
+        text = lowered(*gradient_of("jax#23783", "fwd"), "cuda")
+    assert "lhs_dilate = [64]" in text
+    assert only_row().kind == "error"
+
+
+def test_precision_and_preferred_type_reach_the_inner_operations() -> None:
+    for force in ("xla:phases", "xla:overlap_add", "xla:per_tap"):
+        function = plain(padding=((3, 3),), lhs_dilation=(4,), precision="highest", preferred_element_type=jnp.float32)
+        operands = tuple(jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((2, 9, 20), (3, 9, 8)))
+        with forced(force):
+            text = lowered(function, operands, "cuda")
+        assert "HIGHEST" in text
+        assert "tensor<2x3x75xf32>" in text.split("return")[1]
+        assert all(
+            "f32>" in line.split("->")[1]
+            for line in text.splitlines()
+            if "stablehlo.dot_general" in line or "stablehlo.convolution" in line
+        )
+    with forced("xla:overlap_add"):  # half types are added in f32, and rounded once
+        text = lowered(plain(padding=((3, 3),), lhs_dilation=(4,)), operands, "cuda")
+    assert "stablehlo.add" in text
+    assert all("f32>" in line for line in text.splitlines() if "stablehlo.add" in line)
+
+
+def test_machines_are_known_by_their_device_kind() -> None:
+    found = {kind: accelerator(platform, kind).name for platform, kind in KINDS}
+    assert found == {
+        "NVIDIA H100 80GB HBM3": "NVIDIA H100",
+        "NVIDIA H200": "NVIDIA H200",
+        "NVIDIA L40S": "NVIDIA L40S",
+        "NVIDIA L4": "NVIDIA L4",
+        "Tesla V100-SXM2-16GB": "NVIDIA V100",
+        "NVIDIA GeForce RTX 4090": "NVIDIA GeForce RTX 4090",
+        "AMD Instinct MI300X": "AMD Instinct MI300X",
+        "TPU v5 lite": "TPU v5e",
+        "NVIDIA B999": "NVIDIA B999, taken for NVIDIA L4",
+        "Apple M9": "Apple M9, taken for NVIDIA L4",
+    }
+    for row in devices():
+        assert row["source"]
+        assert 0 < row["single"] <= row["matrix"] <= row["half"]
+        assert all(accelerator(row["platform"], kind).name for kind in row["kinds"])
+
+
+KINDS = [
+    ("cuda", "NVIDIA H100 80GB HBM3"),
+    ("cuda", "NVIDIA H200"),
+    ("cuda", "NVIDIA L40S"),
+    ("cuda", "NVIDIA L4"),
+    ("cuda", "Tesla V100-SXM2-16GB"),
+    ("cuda", "NVIDIA GeForce RTX 4090"),
+    ("rocm", "AMD Instinct MI300X"),
+    ("tpu", "TPU v5 lite"),
+    ("cuda", "NVIDIA B999"),
+    ("metal", "Apple M9"),
+]
+
+
+# --- partitioned programs ------------------------------------------------------------------------------------------------------
+
+SHARDED = """
+import re, sys
+sys.path[:0] = sys.argv[1:]
+import jax, numpy as np
+import fastconv.jax as fj
+from fastconv.jax import records
+from fastconv.plan import forced
+conv = jax.lax.conv_general_dilated
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ("batch",))
+spec = jax.sharding.PartitionSpec
+def place(shape, *names):
+    return jax.ShapeDtypeStruct(shape, np.float32, sharding=jax.sharding.NamedSharding(mesh, spec(*names)))
+up = lambda x, w: conv(x, w, (1,), ((31, 31),), lhs_dilation=(8,))
+depthwise = lambda x, w: conv(x, w, (1,), "SAME", feature_group_count=16)
+patches = lambda x, w: conv(x, w, (4, 4), "VALID")
+CASES = {
+    "xla:phases": (up, (8, 16, 20), (2, 16, 32)),
+    "xla:overlap_add": (up, (8, 16, 20), (1, 16, 32)),
+    "xla:per_tap": (depthwise, (8, 16, 40), (16, 1, 4)),
+    "xla:patches": (patches, (8, 3, 16, 16), (32, 3, 4, 4)),
+}
+def gathered(text):
+    return re.findall(r"= \\w+\\[[\\d,]*\\][^=]* all-gather", text)
+for name, (function, x, w) in CASES.items():
+    both = lambda x, w: (function(x, w), jax.grad(lambda w: (function(x, w) ** 2).sum())(w))
+    operands = place(x, "batch"), place(w)
+    plain = jax.jit(lambda *a: both(*a)).lower(*operands).compile()
+    records.clear()
+    with forced(name), fj.accelerate():
+        ours = jax.jit(lambda *a: both(*a)).lower(*operands).compile()
+    assert name in {row.algorithm for row in records.report().convolutions}, name
+    assert gathered(ours.as_text()) == [], (name, gathered(ours.as_text()))
+    kinds = lambda text: {kind for kind in ("all-reduce", "all-to-all", "collective-permute") if kind + "(" in text}
+    assert kinds(ours.as_text()) <= kinds(plain.as_text()), (name, kinds(ours.as_text()), kinds(plain.as_text()))
+    assert ours.output_shardings[0].is_equivalent_to(plain.output_shardings[0], len(x)), name
+    print(name)
+"""
+
+
+def test_a_partitioned_program_moves_nothing_more_between_devices() -> None:
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+    done = subprocess.run(
+        [sys.executable, "-c", SHARDED, *sys.path],
+        env={**os.environ, "XLA_FLAGS": flags}, capture_output=True, text=True, timeout=280,
+    )  # fmt: skip
+    assert done.stdout.split() == ["xla:phases", "xla:overlap_add", "xla:per_tap", "xla:patches"], done.stderr[-2000:]

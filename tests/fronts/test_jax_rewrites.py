@@ -10,9 +10,11 @@ from typing import Any
 
 import laxnumpy
 import numpy as np
-from jaxtools import conv, jax, x64
+import pytest
+from jaxtools import accelerate, conv, jax, quickly, records, x64
 
 from fastconv.jax.rewrites import REWRITES, Call
+from fastconv.plan import forced
 from fastconv.plan.accelerators import PROGRAMS
 
 jnp, lax = jax.numpy, jax.lax
@@ -119,3 +121,31 @@ def test_every_rewrite_is_the_definition_on_drawn_problems_and_their_derivatives
 
 def test_the_names_are_those_of_the_planner() -> None:
     assert tuple(f"xla:{row.name}" for row in REWRITES) == PROGRAMS
+
+
+@pytest.mark.parametrize(("dtype", "count"), [("float32", 12), ("bfloat16", 8), ("float64", 4)])
+def test_xla_runs_them_with_gradients_of_gradients_under_the_switch(dtype: str, count: int) -> None:
+    """Drawn problems in one program for each rewrite's name; what a name does not serve runs on the engine."""
+    r, rng = random.Random(count), np.random.default_rng(count)
+    wide = np.float64 if dtype == "float64" else np.float32
+    problems = [drawn(r, 300) for _ in range(count)]
+    arrays = []
+    for lhs, rhs, params in problems:
+        out = laxnumpy.problem_of(lhs, rhs, params, "float32")[1]
+        arrays.append([rng.integers(-2, 3, shape).astype(jnp.dtype(dtype)) for shape in (lhs, rhs, lhs, rhs, out)])
+
+    def everything(arrays: Any) -> Any:
+        return [derivatives(params, *a) for (_, _, params), a in zip(problems, arrays, strict=True)]
+
+    with x64():
+        expected = quickly(everything, jax.tree.map(lambda a: a.astype(np.float64), arrays))
+        for name in PROGRAMS[: 3 if dtype == "bfloat16" else 2] if not FUZZ else PROGRAMS:
+            records.clear()
+            with forced(name), accelerate():
+                got = quickly(everything, arrays)
+            assert name in {row.algorithm for row in records.report().convolutions}
+            for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+                assert ours.dtype == jnp.dtype(dtype)
+                # Small integers: sums are exact, and rounded once in each of at most two steps.
+                tolerance = 2.0**-7 if dtype == "bfloat16" else 0.0
+                np.testing.assert_allclose(np.asarray(ours, wide), theirs, rtol=tolerance, atol=tolerance)

@@ -29,9 +29,12 @@ class Piece(NamedTuple):
 
 
 class Oracle:
-    """The right values of one case and direction, and how far a result is from them."""
+    """The right values of one case and direction, and how far a result is from them.
 
-    def __init__(self, case: Case, direction: str, budget: int = BUDGET) -> None:
+    product_error: the relative error allowed of each product on top, for devices that round operands before they multiply.
+    """
+
+    def __init__(self, case: Case, direction: str, budget: int = BUDGET, product_error: float = 0.0) -> None:
         self.shape = case.result_shape(direction)
         self.dtype = case.out_dtype or case.dtype
         self._exact = is_integer(self.dtype)
@@ -40,7 +43,8 @@ class Oracle:
         for box in _Boxes(problem, budget).all():
             part = _restricted(problem, box)
             truth = reference(part, lhs, rhs)
-            self._pieces.append(Piece(part, rounded(problem, truth.value) if self._exact else truth.value, bound(problem, truth)))
+            allowed = bound(problem, truth) + product_error * np.abs(truth.magnitude)
+            self._pieces.append(Piece(part, rounded(problem, truth.value) if self._exact else truth.value, allowed))
         self._fft = 0.0 if self._exact else float(spectral_bound(problem, lhs, rhs).max(initial=0.0))
 
     @property

@@ -35,10 +35,11 @@ class Died(Exception):
 
 @dataclass(frozen=True)
 class Contestant:
-    """A name for tables and the module that a worker imports."""
+    """A name for tables and the module that a worker imports. platform: the device it computes on, as JAX calls it; empty: the CPU."""
 
     name: str
     module: str
+    platform: str = ""
 
 
 class Worker:
@@ -62,6 +63,8 @@ class Worker:
         # -P: a file of the user's folder that is called torch.py must not be taken for torch.
         command = [sys.executable, "-P", "-m", "fastconv.bench.worker", self.contestant.module, str(self.threads)]
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(self.threads))}
+        if self.contestant.platform:  # contestants share the device's memory
+            environment |= {"FASTCONV_BENCH_PLATFORM": self.contestant.platform, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment)
         self._pending = b""
         return self.receive(limit)

@@ -17,7 +17,8 @@ import numpy as np
 import fastconv
 from fastconv.bench.cases import Case
 from fastconv.bench.ceilings import Ceilings
-from fastconv.bench.oracle import Oracle
+from fastconv.bench.devices import product_error
+from fastconv.bench.oracle import BUDGET, Oracle
 from fastconv.bench.process import Contestant, Died, Overrun, Worker
 from fastconv.check import numpy_dtype
 from fastconv.reference import Array
@@ -38,7 +39,8 @@ START, SAVE = 120.0, 60.0
 class Settings:
     """rounds x slice: how often, and for how many seconds, each form is timed. cap: the longest a call may take, in seconds.
 
-    threads: of every contestant. memory: bytes that a contestant may hold.
+    threads: of every contestant. memory: bytes that a contestant may hold. platform: the device that all compute on, as JAX calls
+    it; empty: the CPU. budget: products of the definition, per piece that a result is checked on.
     """
 
     threads: int
@@ -46,6 +48,8 @@ class Settings:
     slice: float = 0.12
     cap: float = 10.0
     memory: int = 8 << 30
+    platform: str = ""
+    budget: int = BUDGET
 
     @property
     def build(self) -> float:
@@ -109,24 +113,39 @@ def default_memory() -> int:
 
 
 def bench(
-    cases: Sequence[Case], contestants: Sequence[Contestant], settings: Settings, notify: Callable[[str], None] = lambda text: None
+    cases: Sequence[Case],
+    contestants: Sequence[Contestant],
+    settings: Settings,
+    notify: Callable[[str], None] = lambda text: None,
+    wanted: Callable[[Case, str], bool] = lambda case, direction: True,
+    keep: Callable[[dict[str, Any]], None] = lambda result: None,
 ) -> dict[str, Any]:
     """Measures and returns the result as plain data. `notify` hears what begins: one call per row and direction, and at the start.
 
-    An interrupt (Ctrl-C) ends the measurement: what is complete is returned, with "complete" false.
+    wanted: whether a row and direction is to be measured, asked when its turn comes; one that is not leaves the result incomplete.
+    keep: is given the result after each row. An interrupt (Ctrl-C) ends the measurement: what is complete is returned, with
+    "complete" false. Raises: ValueError when fastconv finds no device of the platform.
     """
     result = _header(settings)
+    skipped = 0
     workers = [Worker(contestant, settings.threads, settings.memory) for contestant in contestants]
     try:
         notify("starting the contestants")
         present = [worker for worker in workers if _started(worker, result["contestants"])]
+        if settings.platform:
+            _check_device(settings.platform, result["contestants"])
         with tempfile.TemporaryDirectory(prefix="fastconv-bench-") as folder, Ceilings(settings.threads) as ceilings:
             for case in cases:
                 for direction in case.directions:
+                    if not wanted(case, direction):
+                        skipped += 1
+                        continue
                     notify(f"{case.name} {direction}")
                     row = _row(case, direction, present, settings, Path(folder) / "result.npy")
-                    result["rows"].append({**row, "ceilings": _ceilings(case, direction, ceilings)})
-        result["complete"] = True
+                    found = {"flops": None, "bytes": None} if settings.platform else _ceilings(case, direction, ceilings)
+                    result["rows"].append({**row, "ceilings": found})
+                    keep(result)
+        result["complete"] = not skipped
     except KeyboardInterrupt:
         result["complete"] = False
     finally:
@@ -135,12 +154,21 @@ def bench(
     return result
 
 
+def _check_device(platform: str, contestants: list[dict[str, Any]]) -> None:
+    """Without a device nothing can be measured; the peers may be absent, fastconv may not."""
+    for contestant in contestants:
+        if contestant["name"] == OURS[1].name and contestant["absent"] is not None:
+            raise ValueError(f"platform must be one that JAX finds a device of, got {platform!r} ({contestant['absent']})")
+
+
 def _header(settings: Settings) -> dict[str, Any]:
     info = fastconv.info()
     machine = {"cpu": info["cpu"], "isa": info["isa"], "cores": available_threads(), "system": f"{platform.system()} {platform.machine()}"}
     versions = {"fastconv": fastconv.__version__, "python": platform.python_version(), "numpy": np.__version__}
     timing = {"rounds": settings.rounds, "slice": settings.slice, "cap": settings.cap, "memory": settings.memory}
+    device = {"platform": settings.platform} if settings.platform else {}
     return {
+        **device,
         "format": FORMAT,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "complete": False,
@@ -217,7 +245,7 @@ class _Row:
         cells = self._running()
         if not cells:
             return
-        oracle = Oracle(self.case, self.direction)
+        oracle = Oracle(self.case, self.direction, self.settings.budget, product_error(self.settings.platform, self.case.dtype))
         for cell in cells:
             if not self._prepare(cell):
                 continue

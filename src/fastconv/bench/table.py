@@ -34,9 +34,10 @@ def show(result: Mapping[str, Any], out: Console) -> None:
     if not table:
         out.print("no row was measured")
         return
-    tables = [_table(table, peers, summary=True)]
+    ours = [name for name in OURS if any(c["name"] == name for c in result["contestants"])]
+    tables = [_table(table, ours, peers, summary=True)]
     if _width(tables[0], out) > out.width:
-        tables = [_table(table, [], summary=True), _table(table, peers, summary=False)]
+        tables = [_table(table, ours, [], summary=True), _table(table, ours, peers, summary=False)]
     # A cell cut short would be worse than a line that the terminal wraps.
     out.width = max(out.width, *(_width(part, out) for part in tables))
     for part in tables:
@@ -61,6 +62,9 @@ def _heading(result: Mapping[str, Any]) -> list[str]:
     cpu = f"{machine['cpu']}, {machine['isa']}, {machine['system']}"
     texts = [f"{cpu}; {result['threads']} of {machine['cores']} cores; {result['date']}"]
     texts.append(f"fastconv {versions['fastconv']}, Python {versions['python']}, NumPy {versions['numpy']}")
+    if "platform" in result:
+        version = next(c["version"] for c in result["contestants"] if c["name"] in OURS)
+        texts.append(f"on {result['platform']}: JAX {version}; many calls a wait")
     there = [f"{c['name']} {c['version']}" for c in result["contestants"] if c["absent"] is None and c["name"] not in OURS]
     texts.append(f"peers: {', '.join(there) or 'none'}")
     texts += [f"absent: {c['name']} ({c['absent']})" for c in result["contestants"] if c["absent"] is not None]
@@ -70,15 +74,15 @@ def _heading(result: Mapping[str, Any]) -> list[str]:
     return texts
 
 
-def _table(table: Sequence[Line], peers: Sequence[str], summary: bool) -> Table:
+def _table(table: Sequence[Line], ours: Sequence[str], peers: Sequence[str], summary: bool) -> Table:
     made = Table(box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False, show_edge=False)
     made.add_column("row", no_wrap=True)
     made.add_column("", no_wrap=True)
     if summary:
-        for name in (*OURS, "best peer"):
+        for name in (*ours, "best peer"):
             made.add_column(name, justify="right", no_wrap=True)
         made.add_column("which", no_wrap=True)
-        for name in OURS:
+        for name in ours:
             made.add_column(f"x {name}", justify="right", no_wrap=True)
     for name in peers:
         made.add_column(name, justify="right", no_wrap=True)
@@ -86,9 +90,9 @@ def _table(table: Sequence[Line], peers: Sequence[str], summary: bool) -> Table:
         texts: list[str | Text] = [line.name, line.direction]
         if summary:
             peer = line.best_peer
-            texts += [_time(line, name) for name in OURS]
+            texts += [_time(line, name) for name in ours]
             texts += [_milliseconds(peer["median"]), f"{peer['contestant']} {peer['form']}"] if peer else ["-", "-"]
-            texts += [_ratio(line.ratio(name)) for name in OURS]
+            texts += [_ratio(line.ratio(name)) for name in ours]
         made.add_row(*texts, *(_time(line, name) for name in peers))
     return made
 

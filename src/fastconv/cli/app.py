@@ -100,6 +100,9 @@ def bench(
         str, typer.Option(help="seed, vision, audio, volume, filter, lowp, dtype, convn, all, or a JSON list of cases.")
     ] = "seed",
     against: Annotated[str | None, typer.Option(metavar="NAMES", help="Peers, comma-separated: torch,jax,scipy,opencv,onnx.")] = None,
+    platform: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Measure on a device: cuda, rocm, tpu; cpu times the CPU as if it were one.")
+    ] = None,
     rows: Annotated[str | None, typer.Option(metavar="PATTERN", help="Only cases whose name matches or holds this.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter rounds.")] = False,
     threads: Annotated[int | None, typer.Option(help="Threads of every contestant; default: all cores of the affinity mask.")] = None,
@@ -110,11 +113,12 @@ def bench(
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
 ) -> None:
     """Measure fastconv against its peers: checked against float64, each in a process of its own, in turn."""
-    from fastconv.bench import cases, run, table
+    from fastconv.bench import cases, devices, run, table
 
     with refusing(ValueError, OSError):
         chosen = cases.matching(cases.suite(suite), rows)
-        peers = run.chosen_peers(None if against is None else [name.strip() for name in against.split(",")])
+        names = None if against is None else [name.strip() for name in against.split(",")]
+        contestants = (*run.OURS, *run.chosen_peers(names)) if platform is None else devices.contestants(platform, names)
         most = run.available_threads()
         if threads is not None and not 1 <= threads <= most:
             raise ValueError(f"threads must lie in 1 to {most}, the CPUs of the affinity mask, got {threads}")
@@ -129,8 +133,9 @@ def bench(
             _check_writable(html / "index.html", force, "html")
     pace = {"rounds": 2, "slice": 0.05} if quick else {}
     limit = run.default_memory() if memory is None else int(memory * 2**30)
-    settings = run.Settings(threads=threads or most, cap=cap, memory=limit, **pace)
-    result = _with_progress(chosen, (*run.OURS, *peers), settings)
+    settings = run.Settings(threads=threads or most, cap=cap, memory=limit, platform=platform or "", **pace)
+    with refusing(ValueError):
+        result = _with_progress(chosen, contestants, settings)
     table.show(result, table.console())
     if json_file is not None:
         _write(json_file, json.dumps(result, indent=1) + "\n")

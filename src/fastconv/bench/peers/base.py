@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,13 +12,19 @@ from numpy.typing import NDArray
 
 from fastconv.bench.cases import Case
 
+#: The device that contestants compute on, as JAX calls it; empty: the CPU, a call at a time.
+PLATFORM = os.environ.get("FASTCONV_BENCH_PLATFORM", "")
+#: Sets of inputs that a burst of calls goes round, so that none finds what it needs where the last one left it.
+INPUTS = 4
+
 
 class Ready(NamedTuple):
     """A form made ready for one case: `step()` computes the result and waits for it; `read(result)` gives it as a NumPy array
-    in the layout of the case (N C spatial, weights O I/g k)."""
+    in the layout of the case (N C spatial, weights O I/g k). On a device `burst(n)` starts n calls and waits for the last."""
 
     step: Callable[[], Any]
     read: Callable[[Any], NDArray[Any]]
+    burst: Callable[[int], Any] | None = None
 
 
 @dataclass(frozen=True)
