@@ -292,7 +292,7 @@ def test_precision_and_preferred_type_reach_the_inner_operations() -> None:
         with forced(force):
             text = lowered(function, operands, "cuda")
         assert "HIGHEST" in text
-        assert "tensor<2x3x75xf32>" in text.split("return")[1]
+        assert "tensor<2x3x76xf32>" in text.split("return")[1]
         assert all(
             "f32>" in line.split("->")[1]
             for line in text.splitlines()
@@ -366,10 +366,11 @@ def gathered(text):
 for name, (function, x, w) in CASES.items():
     both = lambda x, w: (function(x, w), jax.grad(lambda w: (function(x, w) ** 2).sum())(w))
     operands = place(x, "batch"), place(w)
-    plain = jax.jit(lambda *a: both(*a)).lower(*operands).compile()
+    quick = {"xla_backend_optimization_level": 0}
+    plain = jax.jit(lambda *a: both(*a)).lower(*operands).compile(quick)
     records.clear()
     with forced(name), fj.accelerate():
-        ours = jax.jit(lambda *a: both(*a)).lower(*operands).compile()
+        ours = jax.jit(lambda *a: both(*a)).lower(*operands).compile(quick)
     assert name in {row.algorithm for row in records.report().convolutions}, name
     assert gathered(ours.as_text()) == [], (name, gathered(ours.as_text()))
     kinds = lambda text: {kind for kind in ("all-reduce", "all-to-all", "collective-permute") if kind + "(" in text}
@@ -383,6 +384,6 @@ def test_a_partitioned_program_moves_nothing_more_between_devices() -> None:
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
     done = subprocess.run(
         [sys.executable, "-c", SHARDED, *sys.path],
-        env={**os.environ, "XLA_FLAGS": flags}, capture_output=True, text=True, timeout=280,
+        env={**os.environ, "XLA_FLAGS": flags}, capture_output=True, text=True, timeout=580,
     )  # fmt: skip
     assert done.stdout.split() == ["xla:phases", "xla:overlap_add", "xla:per_tap", "xla:patches"], done.stderr[-2000:]
