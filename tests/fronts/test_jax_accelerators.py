@@ -12,6 +12,7 @@ from typing import Any
 import laxnumpy
 import numpy as np
 import pytest
+from jax import export
 from jax.interpreters import mlir
 from jaxtools import conv, jax, quickly, records
 
@@ -181,7 +182,7 @@ def test_the_programs_run_with_the_platform_swapped(
         operands += [rng.integers(-3, 4, shape).astype(np.float32) for shape in (x, w, y)]
     records.clear()
     with forced(force), fj.accelerate():
-        exported = jax.export.export(jax.jit(everything), platforms=[platform])(*operands)
+        exported = export.export(jax.jit(everything), platforms=[platform])(*operands)
         rows = records.report().convolutions
         got = quickly(replace(exported, platforms=("cpu",)).call, *operands)
     assert sum(row.algorithm.startswith("xla:") for row in rows) > len(cases)
@@ -264,10 +265,10 @@ def test_what_is_left_to_xla_has_its_reason() -> None:
 
 
 def test_symbolic_sizes_stay_with_xla() -> None:
-    (b,) = jax.export.symbolic_shape("b")
+    (b,) = export.symbolic_shape("b")
     records.clear()
     with fj.accelerate():
-        jax.export.export(jax.jit(plain()), platforms=["cuda"])(
+        export.export(jax.jit(plain()), platforms=["cuda"])(
             jax.ShapeDtypeStruct((b, 2, 8), np.float32), jax.ShapeDtypeStruct((3, 2, 3), np.float32)
         )
     assert only_row().kind == "symbolic"

@@ -108,23 +108,23 @@ def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decl
             return Decline("dtype", f"dtype {name} is not one of fastconv's")
     if not all(isinstance(extent, (int, np.integer)) for aval in avals for extent in aval.shape):
         return Decline("symbolic", "sizes are symbolic")
-    programs = (forced_name() or "").startswith(table.PREFIX)  # of lax's own operations: they can be exported and partitioned
-    trouble = None
-    if not programs:
-        if _compat.for_export(ctx):
-            return Decline("export", "the program is exported, and must run without fastconv")
-        devices = _compat.devices_shared(ctx)
-        if devices != 1:
-            return Decline("partitioned", f"XLA partitions the program over {devices} devices")
-        trouble = register_target()
     try:
         problem = problem_of(avals, params)
     except (TypeError, ValueError) as error:
         return Decline("unsupported", str(error))
-    if trouble is not None:
+    if (forced_name() or "").startswith(table.PREFIX):  # lax's own operations: they can be exported and partitioned
+        plan = choose(problem, extra=(XLA, FFT, *table.ROWS))
+        if plan.algorithm == forced_name():
+            return plan
+    if _compat.for_export(ctx):
+        return Decline("export", "the program is exported, and must run without fastconv")
+    devices = _compat.devices_shared(ctx)
+    if devices != 1:
+        return Decline("partitioned", f"XLA partitions the program over {devices} devices")
+    if (trouble := register_target()) is not None:
         plan = choose(problem, extra=(XLA,), rows=table.ROWS)
         return plan if plan.algorithm != XLA.name else Decline("library", trouble, plan)
-    plan = choose(problem, extra=(XLA, FFT, *table.ROWS) if programs else (XLA, FFT))
+    plan = choose(problem, extra=(XLA, FFT))
     if plan.algorithm != XLA.name:
         return plan
     ours = {name: verdict for name, verdict in plan.considered.items() if name != XLA.name}
