@@ -64,7 +64,8 @@ class Worker:
         command = [sys.executable, "-P", "-m", "fastconv.bench.worker", self.contestant.module, str(self.threads)]
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(self.threads))}
         if self.contestant.platform:  # contestants share the device's memory
-            environment |= {"FASTCONV_BENCH_PLATFORM": self.contestant.platform, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+            environment["FASTCONV_BENCH_PLATFORM"] = environment["JAX_PLATFORMS"] = self.contestant.platform
+            environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment)
         self._pending = b""
         return self.receive(limit)
