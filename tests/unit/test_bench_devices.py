@@ -46,9 +46,12 @@ def test_contestants_know_their_device() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")
-def test_without_the_device_the_error_says_so() -> None:
-    with pytest.raises(ValueError, match=r"platform must be one that JAX finds a device of, got 'rocm' \(.*JAX finds no device"):
-        bench([CASE], devices.contestants("rocm", []), Settings(threads=1, platform="rocm"))
+@pytest.mark.parametrize("platform", ["cuda", "rocm"])
+def test_without_the_device_the_error_says_so(platform: str) -> None:
+    if any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists():
+        pytest.skip("there may be such a device")
+    with pytest.raises(ValueError, match=rf"platform must be one that JAX finds a device of, got '{platform}' \(.*JAX finds no device"):
+        bench([CASE], devices.contestants(platform, []), Settings(threads=1, platform=platform))
 
 
 def test_bursts_grow_warm_up_and_divide(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,9 @@ def start(threads: int) -> str:
         return jax.__version__
     try:
         device = jax.devices()[0]
-    except RuntimeError as error:
-        raise ImportError(f"JAX finds no device of platform {PLATFORM!r}: {str(error).splitlines()[0]}") from error
+    except (RuntimeError, AssertionError) as error:  # which of them depends on what of the platform is installed
+        why = (str(error).splitlines() or ["its backend does not start"])[0]
+        raise ImportError(f"JAX finds no device of platform {PLATFORM!r}: {why}") from error
     return f"{jax.__version__} on {device.device_kind}"
 
 
