@@ -294,11 +294,9 @@ def test_precision_and_preferred_type_reach_the_inner_operations() -> None:
             text = lowered(function, operands, "cuda")
         assert "HIGHEST" in text
         assert "tensor<2x3x76xf32>" in text.split("return")[1]
-        assert all(
-            "f32>" in line.split("->")[1]
-            for line in text.splitlines()
-            if "stablehlo.dot_general" in line or "stablehlo.convolution" in line
-        )
+        inner = [line for line in text.splitlines() if "stablehlo.dot_general" in line or "stablehlo.convolution" in line]
+        assert inner
+        assert all("f32>" in line.split("->")[-1] for line in inner)
     with forced("xla:overlap_add"):  # half types are added in f32, and rounded once
         text = lowered(plain(padding=((3, 3),), lhs_dilation=(4,)), operands, "cuda")
     assert "stablehlo.add" in text
