@@ -16,19 +16,11 @@ constexpr int64_t kAtOnce = 16;              // lines that are transposed togeth
 constexpr double kStored = 2.0;              // cycles to look at an output, finish it and move it
 constexpr double kWeightCycles = 0.2;        // to read a weight for another stretch
 
-// to[q * Lines + j] = from[j * pitch + q]
-template <int Lines, class T>
-void interleave(const T* from, int64_t pitch, int64_t count, T* to) {
-    for (int64_t q = 0; q < count; ++q)
-        for (int j = 0; j < Lines; ++j) to[q * Lines + j] = from[j * pitch + q];
-}
-
 // to[q * along + j] = from[j * pitch + q] for j < lines, q < count.
 template <class T>
 void spread(const PackKernels<T>& pack, const T* from, int64_t pitch, int64_t lines, int64_t count, T* to, int64_t along) {
     if (along == 1 && lines == 1) return pack.spaced(to, 0, 1, from, 0, 1, count);
-    if (along == 2 && lines == 2) return interleave<2>(from, pitch, count, to);
-    if (along == 4 && lines == 4) return interleave<4>(from, pitch, count, to);
+    if (along == lines && lines <= 4) return pack.weave(to, from, pitch, lines, count);
     const T* starts[kAtOnce];
     int64_t zero[kAtOnce] = {}, all[kAtOnce];
     for (int64_t first = 0; first < lines; first += kAtOnce) {

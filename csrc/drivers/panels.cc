@@ -217,7 +217,7 @@ void column_lanes(const Lattice& lattice, int64_t first, int count, Lanes* lanes
         lanes->feature[j] = column.feature;
     }
     find_neighbours(lanes);
-    lanes->spacing = 1;
+    lanes->spacing = count > 1 && lanes->start[1] == lanes->start[0] - 1 ? -1 : 1;  // phases go down through taps that are not reversed
     find_runs(lanes, [](int) { return true; });
 }
 
@@ -361,12 +361,12 @@ void pack_rhs(const Loops& rhs_depth, const PackKernels<T>& pack, const T* data,
         for (int d = 0; d < rhs_depth.count; ++d) offset += digits[d] * rhs_depth.loop[d].rhs;
         T* place = panel + at * width;
         if (even) {
-            pack.runs(place, width, length, data + offset, inner.rhs, lanes.start, run, lanes.count);
+            pack.runs(place, width, length, data + offset, inner.rhs, lanes.start, run * lanes.spacing, lanes.count);
             return;
         }
         int lane = 0;
         for (int r = 0; r < lanes.runs && lanes.run_end[r] - lane >= kShortRun; lane = lanes.run_end[r++])
-            pack.spaced(place + lane, width, length, data + offset + lanes.start[lane], inner.rhs, 1, lanes.run_end[r] - lane);
+            pack.spaced(place + lane, width, length, data + offset + lanes.start[lane], inner.rhs, lanes.spacing, lanes.run_end[r] - lane);
         if (lane == lanes.count) return;
         const T* from[kMaxLanes];
         int64_t begin[kMaxLanes], end[kMaxLanes];

@@ -24,7 +24,8 @@ template <class T>
 struct PackKernels {
     // Evenly spaced lanes: panel[k][j] = from[k * step + j * spacing] for j < count.
     void (*spaced)(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, int64_t spacing, int64_t count);
-    // Runs of `run` lanes: panel[k][j] = from[start[j / run * run] + j % run + k * step] for j < count.
+    // Runs of `run` lanes: panel[k][j] = from[start[j / run * run] + j % run + k * step] for j < count; run < 0: of -run lanes,
+    // each from start downwards.
     void (*runs)(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, const int64_t* start, int64_t run, int64_t count);
     // Lanes that are walked along their depth: panel[k][j] = from[j][k * step] for begin[j] <= k < end[j], else 0; j < count.
     void (*walked)(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end, int64_t count,

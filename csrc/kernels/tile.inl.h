@@ -38,6 +38,11 @@ static inline V every_second(V a, V b, Indices<I...>) {
 }
 
 template <class V, int... I>
+static inline V backwards(V a, Indices<I...>) {
+    return __builtin_shufflevector(a, a, (static_cast<int>(sizeof...(I)) - 1 - I)...);
+}
+
+template <class V, int... I>
 static inline V every_third(V a, V b, V c, Indices<I...>) {
     constexpr int L = sizeof...(I);
     const V ab = __builtin_shufflevector(a, b, (3 * I < 2 * L ? 3 * I : 0)...);
@@ -94,6 +99,12 @@ static void spaced(T* panel, int64_t width, int64_t depth, const T* from, int64_
         for (int64_t k = 0; k < depth; ++k, panel += width, from += step) {
             for (int64_t j = 0; j < whole; j += L) store(panel + j, load(from + j));
             if (rest > 0) store_first(panel + whole, load_first(from + whole, rest), rest);
+        }
+    } else if (spacing == -1) {
+        const int64_t whole = count / L * L;
+        for (int64_t k = 0; k < depth; ++k, panel += width, from += step) {
+            for (int64_t j = 0; j < whole; j += L) store(panel + j, backwards(load(from - j - (L - 1)), typename MakeIndices<L>::type()));
+            for (int64_t j = whole; j < count; ++j) panel[j] = from[-j];
         }
     } else if (spacing == 2) {
         spaced_by<T, 2>(panel, width, depth, from, step, count);
@@ -157,18 +168,34 @@ static void short_runs(T* panel, int64_t width, int64_t depth, const T* from, in
         for (int64_t j = 0; j < count; j += Run) __builtin_memcpy(panel + j, from + start[j], Run * sizeof(T));
 }
 
+// The same from start[j] downwards.
+template <class T, int Run>
+static void short_runs_down(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, const int64_t* start, int64_t count) {
+    for (int64_t k = 0; k < depth; ++k, panel += width, from += step)
+        for (int64_t j = 0; j < count; j += Run) {
+            T held[Run];
+            __builtin_memcpy(held, from + start[j] - (Run - 1), Run * sizeof(T));
+#pragma GCC unroll 8
+            for (int i = 0; i < Run; ++i) panel[j + i] = held[Run - 1 - i];
+        }
+}
+
 template <class T>
 static void runs(T* panel, int64_t width, int64_t depth, const T* from, int64_t step, const int64_t* start, int64_t run, int64_t count) {
     switch (run) {
+        case -2: return short_runs_down<T, 2>(panel, width, depth, from, step, start, count);
+        case -4: return short_runs_down<T, 4>(panel, width, depth, from, step, start, count);
+        case -8: return short_runs_down<T, 8>(panel, width, depth, from, step, start, count);
         case 2: return short_runs<T, 2>(panel, width, depth, from, step, start, count);
         case 3: return short_runs<T, 3>(panel, width, depth, from, step, start, count);
         case 4: return short_runs<T, 4>(panel, width, depth, from, step, start, count);
         case 8: return short_runs<T, 8>(panel, width, depth, from, step, start, count);
         default: break;
     }
+    const int64_t length = run < 0 ? -run : run, next = run < 0 ? -1 : 1;
     for (int64_t k = 0; k < depth; ++k, panel += width, from += step)
-        for (int64_t j = 0; j < count; j += run)
-            for (int64_t i = 0; i < run; ++i) panel[j + i] = from[start[j] + i];
+        for (int64_t j = 0; j < count; j += length)
+            for (int64_t i = 0; i < length; ++i) panel[j + i] = from[start[j] + i * next];
 }
 
 template <class T>

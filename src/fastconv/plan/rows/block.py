@@ -31,6 +31,7 @@ GROUP = 6000.0  # starting one of several groups ...
 GROUP_WEIGHT = 2.0  # ... and fetching each of its weights, which no group before it used
 PHASE = 4000.0  # laying out one phase of a dilated input ...
 PHASES = 1.5  # ... and of all cycles: each phase reads the input again, and outputs are moved once more
+PHASE_WEIGHT = 4.0  # ... and each of its weights where features lie apart: taps of a phase do too
 MERGED = 1.5  # an output of merged phases looked at and moved
 FAR_WEIGHT = 40.0  # a weight of an image as kernel whose channels lie far apart (a weight gradient's) ...
 FAR_STEP = 64  # ... by as many elements
@@ -63,6 +64,8 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     if phases == 1:
         return common
     apart = PHASES * common + PHASE * phases
+    if abs(problem.rhs.outer[1]) != 1:
+        apart += PHASE_WEIGHT * problem.groups * _weights(problem)
     merged = _merged(problem)
     if merged is None:
         return apart
@@ -70,7 +73,7 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     # Tiles of few features hold several phases, and sum over the taps of all.
     taps = _taps(merged) if problem.features < 8 else problem.products / (outputs * problem.channels)
     weights = problem.groups * problem.features * problem.channels * prod(a.kernel for a in problem.axes)
-    return min(apart, merged.groups * _by_pixels(merged, lanes, wide, taps) + MERGED * outputs + ALONE * weights)
+    return min(apart, merged.groups * _by_pixels(merged, lanes, wide, taps) + MERGED * outputs + (ALONE + PHASE_WEIGHT) * weights)
 
 
 def _merged(problem: ConvProblem) -> ConvProblem | None:

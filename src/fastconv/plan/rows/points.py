@@ -31,6 +31,8 @@ PACK_GATHERED = 2.0
 PACK_RUNS = 1.0  # in short runs
 PACK_FAR = 1.5  # more for each that is transposed or gathered, where weights are more than a core's second cache
 CACHE = 2 << 20  # bytes of that
+PACK_FAR_RUNS = 4.5  # the same for runs of phases, one of a feature, features so many elements apart:
+FAR_RUNS = 1024
 COPY = 0.2  # an element of the input
 OUT_IN_PLACE = 0.1  # an output summed where it goes
 OUT_LINES = 1.3  # through a transposition in registers
@@ -163,16 +165,19 @@ def _product(problem: ConvProblem, lattice: Lattice, lanes: int, most: int, bloc
 
 
 def _packing(problem: ConvProblem, lanes: int, lattices: list[Lattice], merged: bool) -> float:
+    large = costs.ITEM_BYTES[problem.dtype] * prod(problem.rhs_extents) > CACHE
     if merged:
         each = 5.0
     elif abs(problem.rhs.outer[1]) == 1:
         each = PACK_ALONG
     elif all(costs.phases(a) == 1 for a in problem.axes):
         each = PACK_ACROSS if 1 in (problem.rhs.outer[2], *problem.rhs.spatial) else PACK_GATHERED
-        if costs.ITEM_BYTES[problem.dtype] * prod(problem.rhs_extents) > CACHE:
+        if large:
             each += PACK_FAR
     else:
         each = PACK_RUNS if max(lattice.phases for lattice in lattices) > 1 else PACK_GATHERED
+        if large and problem.features > 1 and abs(problem.rhs.outer[1]) >= FAR_RUNS:
+            each += PACK_FAR_RUNS
     width = lanes if merged else 1
     return each * sum(ceil(problem.features * lattice.phases / width) * width * problem.channels * lattice.taps for lattice in lattices)
 
