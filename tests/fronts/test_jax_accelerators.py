@@ -80,7 +80,7 @@ def shapes(report: str) -> tuple[Any, Any]:
     return jax.ShapeDtypeStruct(x, jnp.dtype(dtype)), jax.ShapeDtypeStruct(w, jnp.dtype(dtype))
 
 
-def gradient_of(report: str, name: str) -> Any:
+def gradient_of(report: str, name: str) -> tuple[Any, Any]:
     """The function whose program is one convolution of a report in one direction, from x or the gradient, as jit sees it."""
     function = REPORTS[report][0]
     x, w = shapes(report)
@@ -232,10 +232,12 @@ def test_every_decision_keeps_all_reasons() -> None:
     plan = choose(problem, accelerator("cuda", "NVIDIA H100 80GB HBM3"), extra=(table.xla_row(False),), rows=table.ROWS)
     assert set(plan.considered) == {*PROGRAMS, "xla"}
     assert plan.algorithm in ("xla:phases", "xla:overlap_add")
-    assert plan.considered["xla"] > 100 * plan.seconds
+    own = plan.considered["xla"]
+    assert isinstance(own, float)
+    assert own > 100 * plan.seconds
     assert plan.considered["xla:fold_axes"] == "lhs dilation"
     assert "lhs dilation" in str(plan)
-    assert table.xla_row(True).seconds(problem, accelerator("cuda")) < plan.considered["xla"]
+    assert table.xla_row(True).seconds(problem, accelerator("cuda", "NVIDIA H100")) < own
 
 
 SEED = {
@@ -253,7 +255,7 @@ def test_what_is_left_to_xla_has_its_reason() -> None:
     cases = {
         "slower": (plain(numbers=HWIO), (4, 14, 14, 256), (3, 3, 256, 256), F32),
         "dtype": (plain(), (1, 2, 8), (3, 2, 3), "float8_e4m3fn"),
-        "unsupported": (plain(padding="VALID"), (1, 2, 2), (3, 2, 3), F32),
+        "unsupported": (plain(padding="VALID"), (0, 2, 8), (3, 2, 3), F32),
     }
     for kind, (function, x, w, dtype) in cases.items():
         records.clear()

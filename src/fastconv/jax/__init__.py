@@ -1,6 +1,7 @@
 """The JAX front: a switch that sends every convolution of a JAX program to the engine, and explicit functions.
 
 switch: install, uninstall, accelerate. lowering: the rule that decides per convolution. xla: plain JAX's row in the planner.
+accelerators, rewrites: the rule and the programs for GPUs, TPUs and unknown platforms.
 records, source, forms, compare: what `report` shows. primitive, functions: the explicit functions. run: `fastconv run`.
 _compat: all that depends on the version of JAX.
 """

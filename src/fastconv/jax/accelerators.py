@@ -27,7 +27,8 @@ def lower(original: _compat.Rule, platform: str, ctx: mlir.LoweringRuleContext, 
     """The lowering rule of a platform. Whatever goes wrong ends in JAX's own rule, with the reason on record."""
     lowered = None
     try:
-        decision = decide(platform, ctx, _compat.is_reversed(rhs), params)
+        reversed_dims = _compat.reversal(rhs)[1]
+        decision = decide(platform, ctx, reversed_dims == set(params["dimension_numbers"].rhs_spec[2:]), params)
         if isinstance(decision, Plan):
             lowered = table.lowered(decision, ctx, lhs, rhs, params)
     except Exception as error:
@@ -51,7 +52,10 @@ def decide(platform: str, ctx: mlir.LoweringRuleContext, reversed_kernel: bool, 
     except (TypeError, ValueError) as error:
         return Decline("unsupported", str(error))
     machine = accelerator(platform, _compat.device_kind(ctx, platform))
-    plan = choose(problem, machine, extra=(table.xla_row(reversed_kernel),), rows=table.ROWS)
+    try:
+        plan = choose(problem, machine, extra=(table.xla_row(reversed_kernel),), rows=table.ROWS)
+    except ValueError as error:  # XLA's row refuses where XLA is known to fail
+        return Decline("unsupported", str(error))
     if plan.algorithm == "xla":
         times = {name: verdict for name, verdict in plan.considered.items() if name != "xla" and not isinstance(verdict, str)}
         if not times:

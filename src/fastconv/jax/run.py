@@ -23,8 +23,7 @@ def run_script(path: str, argv: Sequence[str], report: str | None = None, compar
     with calls and times (`install(timing=True)`); compare: as in `fastconv.jax.report`, after the program has ended.
     Returns when the program ends; SystemExit passes the program's own status on, 1 after an uncaught exception.
 
-    Raises, before the program starts: FileNotFoundError, ValueError (report's suffix or place), RuntimeError (a library without
-    JAX support).
+    Raises, before the program starts: FileNotFoundError, ValueError (report's suffix or place).
     """
     if not os.path.exists(path):
         raise FileNotFoundError(f"script must be an existing file, got {path!r}")

@@ -9,8 +9,8 @@ from jax import lax
 
 from fastconv.jax.rewrites.call import Call, product
 from fastconv.jax.rewrites.named import Named
-from fastconv.jax.rewrites.phases import interleaved, undilated
-from fastconv.jax.rewrites.steps import Pass, Product, Rewrite, Step, lhs_dilated, size
+from fastconv.jax.rewrites.phases import interleaved
+from fastconv.jax.rewrites.steps import Pass, Product, Rewrite, Step, lhs_dilated, size, undilated
 from fastconv.problem import ConvProblem
 
 #: Shifted pieces that are added; each is one more operand of the fused addition.

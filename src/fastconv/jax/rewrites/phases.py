@@ -6,7 +6,7 @@ So a kernel padded to T * L taps, its phases beside the features, gives all outp
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd, prod
 
 from fastconv.jax.rewrites.call import Call, convolve
@@ -104,8 +104,3 @@ def _order(call: Call) -> list[tuple[str, ...]]:
 
 
 PHASES = Rewrite("phases", _refuse, _steps, _apply)
-
-
-def undilated(a: Axis) -> Axis:
-    """An axis whose kernel has its dilation written out as zeros."""
-    return replace(a, kernel=(a.kernel - 1) * a.rhs_dilation + 1 if a.kernel else 0, rhs_dilation=1)

@@ -71,6 +71,15 @@ def _peak(problem: ConvProblem, machine: Machine) -> float:
     return machine.double_gflops or machine.gflops / 16
 
 
+def _is_gradient(problem: ConvProblem) -> bool:
+    """Whether XLA:GPU takes a convolution by a reversed kernel for an input gradient (openxla's ConvRewriter, MatchBackwardInput)."""
+    if problem.groups > 1 or any(a.stride > 1 or a.rhs_dilation > 1 for a in problem.axes):
+        return False
+    low = [a.kernel - 1 - a.lo for a in problem.axes]
+    most = [a.kernel + a.lhs_dilation * a.size - a.out - 1 - lo for a, lo in zip(problem.axes, low, strict=True)]
+    return min(low, default=0) >= 0 and min(most, default=0) >= 0
+
+
 def _convolution(problem: ConvProblem, machine: Machine, reversed_kernel: bool) -> float:
     """What XLA takes for a convolution on an accelerator."""
     features, channels = TILES[machine.isa]
@@ -86,7 +95,7 @@ def _convolution(problem: ConvProblem, machine: Machine, reversed_kernel: bool) 
         groups, of = 1, of * groups
         to *= problem.groups
     pairs, before = problem.batch * outputs * taps, 0.0
-    if dilated and reversed_kernel and problem.groups == 1:
+    if dilated and reversed_kernel and _is_gradient(problem):
         pairs = max(1, problem.products // (problem.channels * problem.features))
     elif dilated:  # a kernel of its own writes the zeros
         stuffed = prod((a.size - 1) * a.lhs_dilation + 1 for a in problem.axes) * problem.groups * problem.batch * problem.channels

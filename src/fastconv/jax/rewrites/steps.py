@@ -61,6 +61,11 @@ def size(extents: Sequence[int]) -> int:
     return prod(extents)
 
 
+def undilated(a: Axis) -> Axis:
+    """An axis whose kernel has its dilation written out as zeros."""
+    return replace(a, kernel=(a.kernel - 1) * a.rhs_dilation + 1 if a.kernel else 0, rhs_dilation=1)
+
+
 def lhs_dilated(problem: ConvProblem) -> bool:
     """Whether an axis has lhs dilation between elements."""
     return any(a.lhs_dilation > 1 and a.size > 1 for a in problem.axes)

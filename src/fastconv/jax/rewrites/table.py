@@ -10,7 +10,7 @@ import numpy as np
 from jax.interpreters import mlir
 
 from fastconv.jax.rewrites import REWRITES, prices
-from fastconv.jax.rewrites.call import Call
+from fastconv.jax.rewrites.call import MOST_AXES, Call
 from fastconv.jax.rewrites.steps import Conv, Pass, Rewrite
 from fastconv.plan import Algorithm, Machine, Plan
 from fastconv.problem import Axis, ConvProblem
@@ -45,6 +45,8 @@ _BY_NAME = {PREFIX + row.name: row for row in REWRITES}
 
 
 def _xla_refuses(problem: ConvProblem, machine: Machine) -> str | None:
+    if machine.isa in ("cuda", "rocm") and len(problem.axes) > MOST_AXES:
+        return f"XLA has no convolution of {len(problem.axes)} axes on GPUs"
     if machine.isa == "cuda" and problem.dtype in ("bfloat16", "float16") and any(_stepped_twice(a) for a in problem.axes):
         return "half types with stride and dilation find no kernel on CUDA (jax#37922)"
     return None
