@@ -31,6 +31,7 @@ SPREAD_ALONE = 24.0  # and lane by lane
 ROW = 20.0  # starting a row: its copy, or its way out
 COPY = 0.15  # an element of a row copied
 UNIT = 300.0  # starting a task
+SEVERAL = 0.7  # of all cycles, with several groups: what one loads is still in the first cache for the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,8 @@ def scratch(s: _Sweep) -> int:
 def cycles(problem: ConvProblem, machine: Machine) -> float:
     lanes = costs.lanes_of(problem, machine)
     sweeps = (_sweep(part, lanes) for part in rewrite.phases(problem) if 0 not in part.rhs_extents)
-    return sum(_pixel_cycles(s, lanes) if s.pixels else _lane_cycles(s, lanes) for s in sweeps)
+    several = SEVERAL if problem.groups > 1 and problem.channels * problem.features > 1 else 1.0
+    return several * sum(_pixel_cycles(s, lanes) if s.pixels else _lane_cycles(s, lanes) for s in sweeps)
 
 
 def _lane_cycles(s: _Sweep, lanes: int) -> float:

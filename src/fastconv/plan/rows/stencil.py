@@ -79,7 +79,7 @@ def _phase_cycles(problem: ConvProblem, machine: Machine) -> float:
     vectors = images * problem.features * filled / lanes
     few_rows = not flat and axes[-2].out < 4
     # A shared tile is bound by its multiply-adds; else every one waits for a load across two cache lines.
-    per_vector = problem.channels * taps * (0.6 if shared and not few_rows else 1.2) + 4.0
+    per_vector = problem.channels * taps * (0.7 if shared and not few_rows else 1.5) + 4.0
     if problem.channels > 1:
         per_vector *= CHANNELS
     kernel_rows = 1 if flat else axes[-2].kernel
