@@ -36,6 +36,7 @@ MERGED = 1.5  # an output of merged phases looked at and moved
 FAR_WEIGHT = 40.0  # a weight of an image as kernel whose channels lie far apart (a weight gradient's) ...
 FAR_STEP = 64  # ... by as many elements
 FEW = 2.0  # of the products, where a tile has fewer than four features: it waits for its vectors
+STRIDED = 1.1  # of all cycles, where outputs skip rows and columns of an image
 IMAGE = 3.0  # of all cycles, where the kernel is an image and the output small (a weight gradient): every tap turns
 
 
@@ -62,7 +63,7 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     if problem.axes and all(a.out > 1 and 4 * a.out < a.kernel for a in problem.axes):
         common *= IMAGE
     if phases == 1:
-        return common
+        return common * (STRIDED if sum(a.stride > 1 and a.out > 1 for a in problem.axes) > 1 else 1.0)
     apart = PHASES * common + PHASE * phases
     if abs(problem.rhs.outer[1]) != 1:
         apart += PHASE_WEIGHT * problem.groups * _weights(problem)

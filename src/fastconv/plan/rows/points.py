@@ -38,6 +38,7 @@ OUT_IN_PLACE = 0.1  # an output summed where it goes
 OUT_LINES = 1.3  # through a transposition in registers
 OUT_APART = 2.5  # between those of several other phases
 OUT_RUN = 1.5  # a run of outputs
+IMAGE = 1.4  # of all cycles, where the kernel is an image and the output small: every depth step is a tap of its own
 FAR_TAPS = 2.5  # of all cycles, where every tap reads a cache line of its own (weight gradients of strided convolutions)
 
 
@@ -125,7 +126,7 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     is_merged = _steps(problem, merged, lanes) < 0.9 * _steps(problem, exact, lanes)
     run = _block_points(problem)
     return (
-        (FAR_TAPS if _taps_lie_apart(problem) else 1.0)
+        (FAR_TAPS if _taps_lie_apart(problem) else IMAGE if _is_gradient(problem) else 1.0)
         * problem.groups
         * (
             sum(_product(problem, lattice, lanes, most, run) for lattice in (merged if is_merged else exact))
@@ -134,6 +135,12 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
             + _storing(problem, exact)
         )
     )
+
+
+def _is_gradient(problem: ConvProblem) -> bool:
+    """Whether the kernel is an image and the output small, as in a weight gradient."""
+    outputs = prod(a.out for a in problem.axes)
+    return outputs > 1 and prod(a.kernel for a in problem.axes) > 4 * outputs
 
 
 def _taps_lie_apart(problem: ConvProblem) -> bool:
