@@ -29,7 +29,7 @@ with warnings.catch_warnings(record=True) as caught:
     def f(x, w):
         return jax.lax.conv(x, w, (1, 1), "SAME")
     plain = jax.jit(lambda x, w: f(x, w)).lower(x, w).as_text()
-    fj.install(timing=True)
+    fj.install(timing=True, sharded=True)
     fj.install()
     with fj.accelerate():
         inside = jax.jit(lambda x, w: f(x, w)).lower(x, w).as_text()
