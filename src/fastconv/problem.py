@@ -13,7 +13,7 @@ values of the same type, so no layer below knows about them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, prod
 
 #: First word of a packed problem; raised when the meaning of a word changes (csrc/problem.h holds the same number).
@@ -94,6 +94,11 @@ class ConvProblem:
     def out_extents(self) -> tuple[int, ...]:
         """Extents of (g, n, o, *out)."""
         return (self.groups, self.batch, self.features, *(a.out for a in self.axes))
+
+    @property
+    def without_epilogue(self) -> ConvProblem:
+        """The sums alone, without bias and activation."""
+        return replace(self, bias_stride=None, activation=None)
 
     @property
     def products(self) -> int:

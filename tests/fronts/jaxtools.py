@@ -43,7 +43,12 @@ def x64() -> Iterator[None]:
 
 def quickly(function: Callable[..., Any], *arguments: Any) -> Any:
     """`jax.jit(function)(*arguments)`, with little time spent on code that runs once."""
-    return jax.jit(lambda *values: function(*values)).lower(*arguments).compile(_quick_options())(*arguments)
+    return compiled(function, *arguments)(*arguments)
+
+
+def compiled(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """`jax.jit(function)` for arguments of these shapes, with little time spent on the code."""
+    return jax.jit(lambda *values: function(*values)).lower(*arguments).compile(_quick_options())
 
 
 @cache
@@ -89,14 +94,16 @@ def agree(function: Callable[..., Any], *trials: tuple[tuple[Any, ...], bool], r
     behind each output, applied to absolute values it gives the size of their sum, and both together bound the error.
     exact: the arguments are small integers, so nothing is rounded.
     """
-    plain, accelerated = jax.jit(lambda *values: (reference or function)(*values)), jax.jit(lambda *values: function(*values))
+    first = trials[0][0]
+    plain = compiled(reference or function, *cast(first, np.float64))
     records.clear()
+    with accelerate():
+        accelerated = compiled(function, *first)
     for arguments, exact in trials:
         wide = cast(arguments, np.float64)
         expected, sizes = plain(*wide), plain(*jax.tree.map(np.abs, wide))
         counts = plain(*jax.tree.map(np.ones_like, wide))
-        with accelerate():
-            got = accelerated(*arguments)
+        got = accelerated(*arguments)
         assert jax.tree.structure(got) == jax.tree.structure(expected)
         dtype = jax.tree.leaves(arguments)[0].dtype
         paths = jax.tree_util.tree_flatten_with_path(got)[0]
@@ -120,4 +127,6 @@ def draw(shapes: dict[str, tuple[int, ...]], dtype: str, exact: bool, seed: int 
     return {name: (rng.integers(-2, 3, shape) if exact else rng.standard_normal(shape)).astype(dtype) for name, shape in shapes.items()}
 
 
-__all__ = ["NO_XLA", "accelerate", "agree", "all_on_engine", "cast", "conv", "draw", "engine", "jax", "quickly", "records", "x64"]
+__all__ = [
+    "NO_XLA", "accelerate", "agree", "all_on_engine", "cast", "compiled", "conv", "draw", "engine", "jax", "quickly", "records", "x64",
+]  # fmt: skip

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jaxtools import agree, draw, engine, jax  # noqa: F401
+from jax import export
+from jaxtools import agree, draw, engine, jax, quickly, x64  # noqa: F401
 
 import fastconv.jax as fj
-from fastconv.jax import records
+from fastconv.check import check_buffers, operand
+from fastconv.jax import functions, lowering, records
 
 jnp, lax = jax.numpy, jax.lax
 
@@ -60,7 +62,7 @@ def test_results_and_derivatives_are_laxs(name: str) -> None:
             "linear transpose": jax.linear_transpose(lambda x: call(f, x, w), x)(c),
         }
 
-    trials = (((draw(shapes, "float32", exact),), exact) for exact in (False, True))
+    trials = [((draw(shapes, "float32", exact),), exact) for exact in (False, True)]
     agree(lambda v: all_of(fj, v), *trials, reference=lambda v: all_of(lax, v))
 
 
@@ -75,31 +77,119 @@ def test_they_use_the_engine_without_install_eager_and_jitted() -> None:
     assert [(row.algorithm != "xla", row.compiled) for row in rows] == [(True, 1), (True, 1)]
 
 
-@pytest.mark.parametrize("activation", [None, "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", "leaky_relu"])
-def test_bias_and_activation(activation: str | None) -> None:
-    functions = {
-        None: lambda z: z,
-        "relu": jax.nn.relu,
-        "gelu": lambda z: z * (1 + lax.erf(z / np.sqrt(2))) / 2,
-        "gelu_tanh": lambda z: z * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3))) / 2,
-        "silu": lambda z: z / (1 + jnp.exp(-z)),
-        "tanh": jnp.tanh,
-        "sigmoid": lambda z: 1 / (1 + jnp.exp(-z)),
-        "leaky_relu": lambda z: jnp.where(z > 0, z, 0.01 * z),
-    }
-    arrays = draw({"x": (2, 6, 7, 3), "w": (3, 3, 3, 4), "b": (4,)}, "float32", False)
-    numbers = ("NHWC", "HWIO", "NHWC")
+ACTIVATIONS = {
+    None: lambda z: z,
+    "relu": jax.nn.relu,
+    "gelu": lambda z: z * (1 + lax.erf(z / np.sqrt(2))) / 2,
+    "gelu_tanh": lambda z: z * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3))) / 2,
+    "silu": lambda z: z / (1 + jnp.exp(-z)),
+    "tanh": jnp.tanh,
+    "sigmoid": lambda z: 1 / (1 + jnp.exp(-z)),
+    "leaky_relu": lambda z: jnp.where(z > 0, z, 0.01 * z),
+}
+NHWC = ("NHWC", "HWIO", "NHWC")
 
-    def ours(x, w, b):
-        return fj.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=numbers, bias=b, activation=activation)
 
-    def theirs(x, w, b):
-        return functions[activation](lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=numbers) + b)
+def layer(x: Any, w: Any, b: Any, activation: str | None) -> Any:
+    return fj.conv_general_dilated(x, w, (1, 2), "SAME", dimension_numbers=NHWC, bias=b, activation=activation)
 
-    for ours_, theirs_ in ((ours, theirs), *((jax.grad(lambda *a, f=f: jnp.sum(f(*a)), (0, 1, 2)) for f in (ours, theirs)),)):
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5), ours_(*arrays.values()), theirs_(*arrays.values())
-        )
+
+def written_out(x: Any, w: Any, b: Any, activation: str | None) -> Any:
+    return ACTIVATIONS[activation](lax.conv_general_dilated(x, w, (1, 2), "SAME", dimension_numbers=NHWC) + b)
+
+
+@pytest.mark.usefixtures("engine")
+def test_derivatives_of_bias_and_activation() -> None:
+    arrays = draw({"x": (2, 6, 7, 3), "w": (3, 3, 3, 4), "b": (4,), "dx": (2, 6, 7, 3), "dw": (3, 3, 3, 4), "db": (4,)}, "float64", False)
+
+    def all_of(f: Any, x: Any, w: Any, b: Any, dx: Any, dw: Any, db: Any) -> Any:
+        def each(activation: str | None) -> Any:
+            def g(x: Any, w: Any, b: Any) -> Any:
+                return f(x, w, b, activation)
+
+            pullback = lambda x, w, b: jax.vjp(g, x, w, b)[1](jnp.cos(g(x, w, b)))  # noqa: E731
+            stacks = [jnp.stack([a, 2 * a]) for a in (x, w, b)]
+            return {
+                "value": g(x, w, b),
+                "jvp": jax.jvp(g, (x, w, b), (dx, dw, db))[1],
+                "jvp of the bias": jax.jvp(lambda b: g(x, w, b), (b,), (db,))[1],
+                "gradients": pullback(x, w, b),
+                "second order": jax.jvp(pullback, (x, w, b), (dx, dw, db))[1],
+                "vmap x": jax.vmap(g, (0, None, None), out_axes=2)(stacks[0], w, b),
+                "vmap w": jax.vmap(g, (None, 0, None))(x, stacks[1], b),
+                "vmap bias": jax.vmap(g, (None, None, 0))(x, w, stacks[2]),
+                "gradients of each sample": jax.vmap(pullback, (0, None, None))(stacks[0], w, b),
+            }
+
+        return [each(activation) for activation in ACTIVATIONS]
+
+    values = tuple(arrays.values())
+    ours, theirs = (quickly(lambda *a, f=f: all_of(f, *a), *values) for f in (layer, written_out))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11), ours, theirs)
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_bias_and_activation_are_within_the_bound(dtype: str) -> None:
+    operands = [operand(np.random.default_rng(seed), shape, dtype, False) for seed, shape in enumerate(((2, 6, 7, 3), (3, 3, 3, 4), (4,)))]
+    results = quickly(lambda *a: [layer(*a, name) for name in ACTIVATIONS], *operands)
+    (equation,) = jax.make_jaxpr(lambda x, w: lax.conv_general_dilated(x, w, (1, 2), "SAME", dimension_numbers=NHWC))(*operands[:2]).eqns
+    for activation, result in zip(ACTIVATIONS, results, strict=True):
+        problem = lowering.problem_of([*operands, result], equation.params, activation)
+        check_buffers(problem, *operands, np.asarray(result))
+
+
+@pytest.mark.usefixtures("engine")
+def test_the_engine_adds_the_bias_and_applies_the_activation() -> None:
+    x, w, b = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((2, 6, 7, 3), (3, 3, 3, 4), (4,)))
+    for function in (
+        lambda x, w, b: layer(x, w, b, "relu"),
+        lambda x, w, b: jax.vmap(lambda x: layer(x[None], w, b, "relu"))(x),
+        lambda x, w, b: layer(x, w, b, None),
+        lambda x, w, b: fj.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NHWC, activation="relu"),
+    ):
+        text = jax.jit(function).lower(x, w, b).as_text()
+        assert text.count(f"@{lowering.TARGET}") == 1
+        assert not [name for name in ("add", "maximum", "convolution") if f"stablehlo.{name}" in text]
+    records.clear()
+    jax.jit(lambda *a: jax.grad(lambda x, w, b: jnp.sum(layer(x, w, b, "relu")), (0, 1, 2))(*a)).lower(x, w, b)
+    rows = records.report().convolutions
+    assert sorted((row.direction, row.geometry.endswith(" bias")) for row in rows) == [("dw", False), ("dx", False), ("fwd", True)]
+
+
+def test_what_is_left_to_xla_has_its_bias_and_activation_there() -> None:
+    arrays = draw({"x": (1, 2, 8), "w": (3, 2, 3), "b": (3,)}, "float32", True)
+    function = lambda x, w, b: fj.conv(x, w, (1,), "SAME", bias=b, activation="relu")  # noqa: E731
+    records.clear()
+    with x64():
+        exported = export.export(jax.jit(function))(*arrays.values())
+    assert [row.kind for row in records.report().convolutions] == ["export"]
+    assert "stablehlo.convolution" in exported.mlir_module()
+    assert lowering.TARGET not in exported.mlir_module()
+    expected = np.maximum(lax.conv(arrays["x"], arrays["w"], (1,), "SAME") + arrays["b"][:, None], 0)
+    np.testing.assert_array_equal(exported.call(*arrays.values()), expected)
+    eight = {name: array.astype(np.int8) for name, array in arrays.items()}
+    wide = fj.conv(eight["x"], eight["w"], (1,), "SAME", preferred_element_type=np.int32, bias=arrays["b"].astype(np.int32))
+    np.testing.assert_array_equal(wide, lax.conv(arrays["x"], arrays["w"], (1,), "SAME") + arrays["b"][:, None])
+
+
+def test_a_repeated_call_is_not_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced = []
+    real = functions.substituted
+    monkeypatch.setattr(functions, "substituted", lambda *a, **k: traced.append(0) or real(*a, **k))
+    x, w = draw({"x": (1, 2, 11), "w": (3, 2, 3)}, "float32", True).values()
+    call = lambda **options: np.asarray(fj.conv_general_dilated(x, w, (1,), [[1, 1]], **options))  # noqa: E731
+    expected = np.asarray(lax.conv(x, w, (1,), "SAME"))
+    for options in ({}, {}, {"activation": "relu"}, {"precision": "highest"}, {"activation": "relu"}, {}):
+        np.testing.assert_array_equal(call(**options), np.maximum(expected, 0) if "activation" in options else expected)
+    assert len(traced) == 3
+    with pytest.raises(TypeError):
+        lax.conv(x, w, (1.0,), "SAME")
+    fj.conv(x, w, (1,), "SAME")
+    with pytest.raises(TypeError):  # 1 == 1.0, but only one of them is a stride
+        fj.conv(x, w, (1.0,), "SAME")
+    with_no_key = fj.conv_general_dilated(x, w, np.array([1]), "SAME")
+    np.testing.assert_array_equal(with_no_key, expected)
 
 
 def test_bias_lies_on_the_output_features_of_a_transposed_convolution() -> None:

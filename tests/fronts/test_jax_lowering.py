@@ -55,6 +55,32 @@ def test_dtypes_the_engine_lacks_are_xlas(dtype: Any) -> None:
     assert (only_row().kind, only_row().reason) == ("dtype", f"dtype {np.dtype(dtype).name} is not one of fastconv's")
 
 
+def tiny(x: Any, w: Any) -> Any:
+    return conv(x, w, (1,), "SAME")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        tiny,
+        jax.grad(lambda x, w: jnp.sum(tiny(x, w)), (0, 1)),
+        lambda x, w: jax.lax.scan(lambda x, _: (tiny(x, w), None), x, length=1000),
+        lambda x, w: jax.grad(lambda w: jnp.sum(jax.lax.scan(lambda x, _: (tiny(x, w), None), x, length=1000)[0]))(w),
+        lambda x, w: jax.lax.while_loop(lambda x: jnp.sum(x) < 1, lambda x: tiny(x, w), x),
+    ],
+    ids=["alone", "gradients", "scan", "scan's gradient", "while"],
+)
+def test_programs_of_tiny_convolutions_are_xlas_own(function: Any, dtype: str) -> None:
+    """A call of the library costs as much as a few hundred products, in a loop each time: the program is the one without the switch."""
+    with x64():
+        avals = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((1, 1, 8), (1, 1, 3))]
+        plain = jax.jit(lambda *a: function(*a)).lower(*avals).as_text()
+        records.clear()
+        assert lowered(function, *(aval.shape for aval in avals), dtype=dtype) == plain
+    assert {row.kind for row in records.report().convolutions} == {"slower"}
+
+
 def test_a_tiny_convolution_stays_with_xla_and_the_reason_has_both_times() -> None:
     records.clear()
     text = lowered(lambda x, w: conv(x, w, (1,), "SAME"), (1, 1, 8), (1, 1, 3))

@@ -69,6 +69,38 @@ def test_uninstall_restores_the_same_program() -> None:
     assert program() == plain
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: jax.grad(lambda x, w: jnp.sum(jnp.square(convolve(x, w))), (0, 1))(x, w),
+        lambda x, w: jax.vmap(jax.grad(lambda x, w: jnp.sum(convolve(x[None], w)), 1), (0, None))(x, w),
+        lambda x, w: jax.lax.scan(lambda total, w: (total + convolve(x, w[None]), None), jnp.zeros((2, 1, 9, 9)), w),
+        lambda x, w: convolve(x.astype(jnp.complex64), w.astype(jnp.complex64)),
+    ],
+    ids=["gradients", "gradients of each sample", "scan", "complex"],
+)
+def test_uninstall_restores_every_program(function) -> None:
+    lowered = lambda: jax.jit(lambda x, w: function(x, w)).lower(*arrays())  # noqa: E731
+    before = lowered()
+    fj.install()
+    assert lowered().as_text().count(f"@{TARGET}") >= 1
+    fj.uninstall()
+    assert lowered().as_text() == before.as_text()
+
+
+def test_a_process_that_uninstalls_lowers_as_one_that_never_knew_fastconv() -> None:
+    code = (
+        "import sys; sys.path[:0] = sys.argv[1:]; import jax, jax.numpy as jnp\n"
+        "def loss(x, w): y = jax.lax.conv(x, w, (1, 1), 'SAME'); return jnp.sum(jax.lax.conv(y, w, (1, 1), 'SAME'))\n"
+        "x, w = jnp.ones((2, 8, 64, 64)), jnp.ones((8, 8, 3, 3))\n"
+        "def text(): return jax.jit(lambda x, w: jax.grad(loss, (0, 1))(x, w)).lower(x, w).as_text()\n"
+        "before = text(); import fastconv.jax as fj\n"
+        "fj.install(timing=True); assert 'fastconv' in text(); fj.uninstall(); print(text() == before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *sys.path], capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "True", done.stderr[-2000:]
+
+
 def test_accelerate_counts_inside_the_block_and_on_this_thread() -> None:
     jitted = jax.jit(lambda x, w: convolve(x, w))
     with ThreadPoolExecutor(1) as other:

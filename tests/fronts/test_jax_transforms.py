@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from jaxtools import accelerate, agree, all_on_engine, conv, draw, engine, jax  # noqa: F401
+from jaxtools import accelerate, agree, all_on_engine, conv, draw, engine, jax, quickly, records  # noqa: F401
+
+import fastconv.jax as fj
+from fastconv.jax import lowering
 
 jnp = jax.numpy
 pytestmark = pytest.mark.usefixtures("engine")
@@ -101,3 +104,101 @@ def test_vmap_over_both_without_spatial_axes() -> None:
     with accelerate():
         np.testing.assert_array_equal(jax.jit(jax.vmap(CASES["no axes"].__call__))(x, w), np.einsum("bnc,boc->bno", x, w))
     all_on_engine()
+
+
+# --- what runs around a convolution ----------------------------------------------------------------------------------------------
+
+
+def run(x: Any, w: Any) -> Any:
+    return conv(x, w, (1, 1), "SAME")
+
+
+def squares(x: Any, w: Any) -> Any:
+    return jnp.sum(jnp.square(run(x, w)))
+
+
+@jax.custom_vjp
+def doubled(x: Any, w: Any) -> Any:
+    return run(x, w)
+
+
+doubled.defvjp(lambda x, w: (run(x, w), (x, w)), lambda kept, c: tuple(2 * part for part in jax.vjp(run, *kept)[1](c)))
+
+
+#: Functions of images x (N, C, ...) and square kernels w, of integers that stay exact.
+AROUND = {
+    "while": lambda x, w: jax.lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, run(s[1], w)), (0, x))[1],
+    "fori": lambda x, w: jax.lax.fori_loop(0, 2, lambda _, x: run(x, w), x),
+    "cond": lambda x, w: jax.lax.cond(jnp.sum(x) > jnp.inf, lambda: x, lambda: run(x, w)),
+    "switch under vmap": lambda x, w: jax.vmap(lambda i: jax.lax.switch(i, [lambda: x, lambda: run(x, w)]))(jnp.arange(2)),
+    "scan with a gradient": lambda x, w: jax.grad(lambda w: jnp.sum(jax.lax.scan(lambda x, _: (run(x, w), None), x, length=2)[0]))(w),
+    "custom_vjp": lambda x, w: jax.grad(lambda x, w: jnp.sum(doubled(x, w)), (0, 1))(x, w),
+    "remat": lambda x, w: jax.grad(lambda x, w: jnp.sum(jax.checkpoint(run)(x, w)), (0, 1))(x, w),
+    "hessian-vector product": lambda x, w: jax.jvp(jax.grad(squares, 1), (x, w), (x, w))[1],
+    "gradient of each sample": lambda x, w: jax.vmap(jax.grad(lambda x, w: squares(x[None], w), 1), (0, None))(x, w),
+    "jacobian": lambda x, w: jax.jacrev(lambda w: jnp.sum(run(x, w), (0, 2, 3)))(w),
+    "linearize": lambda x, w: jax.linearize(run, x, w)[1](x, w),
+}
+
+
+def exact_operands() -> tuple[Any, Any]:
+    return tuple(draw({"x": (3, 4, 5, 6), "w": (4, 4, 3, 3)}, "float32", True).values())  # pyright: ignore[reportReturnType]
+
+
+def test_control_flow_and_what_is_built_on_derivatives() -> None:
+    """All of it in one program; and evaluated at once, operation by operation, under disable_jit."""
+    x, w = exact_operands()
+    function = lambda x, w: {name: around(x, w) for name, around in AROUND.items()}  # noqa: E731
+    expected = quickly(function, x, w)
+    records.clear()
+    with accelerate():
+        jax.tree.map(np.testing.assert_array_equal, quickly(function, x, w), expected)
+        with jax.disable_jit():
+            for name in ("while", "hessian-vector product", "gradient of each sample"):
+                jax.tree.map(np.testing.assert_array_equal, AROUND[name](x, w), expected[name])
+    all_on_engine()
+
+
+def test_gradients_of_each_sample_are_one_convolution_whatever_their_number() -> None:
+    """As many calls for 64 samples as for 2: vmap's rules fold samples into groups, and the engine takes them as such."""
+    for apply in (run, lambda x, w: fj.conv(x, w, (1, 1), "SAME")):
+        gradients = jax.vmap(jax.grad(lambda x, w, apply=apply: jnp.sum(jnp.square(apply(x[None], w))), 1), (0, None))
+        for samples in (2, 64):
+            records.clear()
+            with accelerate():
+                text = jax.jit(gradients).lower(jnp.ones((samples, 4, 8, 8)), jnp.ones((8, 4, 3, 3))).as_text()
+            assert text.count(f"@{lowering.TARGET}") == 2
+            assert sorted(row.direction for row in records.report().convolutions) == ["dw", "fwd"]
+
+
+def test_a_donated_operand_is_read_before_it_is_overwritten() -> None:
+    x, w = exact_operands()
+    expected = np.asarray(run(x, w)) + x
+    with accelerate():
+        step = jax.jit(lambda x, w: x + run(x, w), donate_argnums=0)
+        given = jnp.asarray(x)
+        np.testing.assert_array_equal(step(given, w), expected)
+        assert given.is_deleted()
+    all_on_engine()
+
+
+def test_compiled_ahead_of_time() -> None:
+    x, w = exact_operands()
+    with accelerate():
+        compiled_once = jax.jit(lambda x, w: run(x, w)).lower(x, w).compile()
+    assert lowering.TARGET in compiled_once.as_text()
+    np.testing.assert_array_equal(compiled_once(x, w), run(x, w))
+
+
+def test_debug_nans_names_a_convolution() -> None:
+    x, w = exact_operands()
+    x[0, 0, 0, 0] = np.nan
+    with accelerate():
+        assert np.isnan(run(x, w)).any()
+        jax.config.update("jax_debug_nans", True)
+        try:
+            with pytest.raises(FloatingPointError, match="nan"):
+                jax.jit(lambda x, w: run(x, w) + 1)(x, w)
+            jax.jit(lambda x, w: run(x, w) + 1)(np.nan_to_num(x), w)
+        finally:
+            jax.config.update("jax_debug_nans", False)

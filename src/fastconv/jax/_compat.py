@@ -90,6 +90,37 @@ def set_globally(context: Any, value: Any) -> None:
     setter(value)
 
 
+_one_by_one: set[Any] = set()
+
+
+def lower_one_by_one(primitive: Any, wanted: bool) -> None:
+    """Whether equal operations of a program are lowered one by one, so that each is known by its own line and sees its operands.
+
+    Else JAX lowers the first and calls it from the others' places.
+    """
+    try:
+        from jax._src.interpreters import mlir as inner
+
+        found = inner._uncacheable_primitives
+        if not _one_by_one:
+            inner.lower_per_platform = _mended(inner.lower_per_platform)
+    except (ImportError, AttributeError):
+        return
+    (found.add if wanted else found.discard)(primitive)
+    _one_by_one.add(primitive)
+
+
+def _mended(lower_per_platform: Rule) -> Rule:
+    """JAX 0.8 to 0.12 cannot lower an operation one by one for several platforms: it adds its tuple of results to a list."""
+
+    def mended(ctx: mlir.LoweringRuleContext, *args: Any, **kwargs: Any) -> Any:
+        if ctx.primitive in _one_by_one and isinstance(ctx.avals_out, tuple):
+            ctx = ctx.replace(avals_out=list(ctx.avals_out))
+        return lower_per_platform(ctx, *args, **kwargs)
+
+    return mended
+
+
 def tracing() -> bool:
     """Whether JAX is tracing on this thread: what is done now ends up in somebody's jaxpr."""
     from jax._src import core

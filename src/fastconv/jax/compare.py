@@ -71,10 +71,12 @@ def _drawn(aval: Any, seed: int) -> Any:
 
 
 def _engines(plan: Plan | None) -> Plan | None:
-    """The plan that ran, or the engine's best for a convolution that became operations of XLA; None where the engine has none."""
+    """The plan that ran, or the engine's best for a convolution that became operations of XLA; None where the engine has none. Without
+    an epilogue: XLA's convolution has none."""
     if plan is None or register_target() is not None:
         return None
-    return plan if plan.words or plan.algorithm == spectral.FFT.name else choose(plan.problem)
+    sums = plan.problem.without_epilogue
+    return plan if sums == plan.problem and (plan.words or plan.algorithm == spectral.FFT.name) else choose(sums)
 
 
 def _by_engine(plan: Plan, numbers: Any, out: Any, lhs: Any, rhs: Any) -> Any:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from inspect import Signature, signature
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
-from fastconv.jax.primitive import substituted
+from fastconv.jax import fused
+from fastconv.jax.primitive import served, substituted
 from fastconv.problem import ACTIVATIONS
-
-_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "relu": jax.nn.relu,
-    "gelu": partial(jax.nn.gelu, approximate=False),
-    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
-    "silu": jax.nn.silu,
-    "tanh": jnp.tanh,
-    "sigmoid": jax.nn.sigmoid,
-    "leaky_relu": jax.nn.leaky_relu,
-}
 
 
 def _like(function: Callable[..., Any]) -> Callable[[Callable[..., jax.Array]], Callable[..., jax.Array]]:
@@ -109,16 +104,50 @@ def _call(
         raise TypeError(f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}, got {activation!r}")
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}, got {activation!r}")
-    result, numbers = substituted(lambda x, w: function(x, w, *args, **options), lhs, rhs)
-    if bias is not None:
-        axis = numbers.out_spec[1]
-        if jnp.shape(bias) != (result.shape[axis],):
-            raise ValueError(f"bias must have shape (O,) = ({result.shape[axis]},), got {jnp.shape(bias)}")
-        if jnp.result_type(bias) != result.dtype:
-            raise TypeError(f"bias must have the result's dtype {result.dtype}, got {jnp.result_type(bias)}")
-        result = result + jnp.expand_dims(bias, [other for other in range(result.ndim) if other != axis])
-    if activation is None:
-        return result
-    if not jnp.issubdtype(result.dtype, jnp.floating):
-        raise TypeError(f"activation must be None for dtype {result.dtype}: {activation!r} needs a real floating-point dtype")
-    return _ACTIVATIONS[activation](result)
+    operands = (lhs, rhs) if bias is None else (lhs, rhs, bias)
+    program = partial(_traced, function, args, options, activation)
+    if not any(isinstance(operand, Tracer) for operand in operands):
+        with suppress(TypeError):  # of an argument that is no key: nothing is kept then
+            program = _compiled(_Program(_key((function, args, tuple(options.items()), activation)), program))
+    return program(*operands)
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A call without its arrays, equal to another where the arguments are of equal types and values."""
+
+    key: Hashable
+    run: Callable[..., Any] = field(compare=False)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(program: _Program) -> Callable[..., Any]:
+    """A call at once, traced and compiled the first time only."""
+    return jax.jit(program.run)
+
+
+def _key(value: Any) -> Hashable:
+    """1, 1.0 and True are equal, and not the same argument."""
+    if isinstance(value, (tuple, list)):
+        return (type(value), *map(_key, value))
+    hash(value)
+    return type(value), value
+
+
+def _traced(
+    function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any], activation: str | None, lhs: Any, rhs: Any, *bias: Any
+) -> Any:
+    def convolve(equation: Any, x: Any, w: Any) -> Any:
+        params = equation.params
+        features = w.shape[params["dimension_numbers"].rhs_spec[0]]
+        dtype = np.dtype(params["preferred_element_type"] or x.dtype)
+        for b in bias:
+            if jnp.shape(b) != (features,):
+                raise ValueError(f"bias must have shape (O,) = ({features},), got {jnp.shape(b)}")
+            if jnp.result_type(b) != dtype:
+                raise TypeError(f"bias must have the result's dtype {dtype}, got {jnp.result_type(b)}")
+        if activation is not None and not jnp.issubdtype(dtype, jnp.floating):
+            raise TypeError(f"activation must be None for dtype {dtype}: {activation!r} needs a real floating-point dtype")
+        return fused.convolve(params, activation, x, w, *map(jnp.asarray, bias), primitive=served(equation.primitive))
+
+    return substituted(lambda x, w: function(x, w, *args, **options), lhs, rhs, convolve=convolve)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastconv import _core
 from fastconv.jax import _compat, sharded, spectral
+from fastconv.jax.epilogue import finish
 from fastconv.jax.records import record, timing
 from fastconv.jax.rewrites import table
 from fastconv.jax.spectral import FFT
@@ -32,6 +33,8 @@ TARGET = "fastconv_conv_v1"
 #: The same handler for programs whose calls are counted: it takes the convolution's key as well.
 COUNTED = "fastconv_counted_v1"
 
+#: Whether programs that are exported may hold the engine's calls (`exporting.export`); part of the key of JAX's caches.
+calls_exported = _compat.user_context(False)
 
 #: What `fastconv tune` hears of every convolution: operands' avals, the primitive's parameters, and the plan if there was one.
 posed: Callable[[Any, dict[str, Any], Plan | None], None] | None = None
@@ -49,30 +52,47 @@ class Decline:
 KINDS = ("dtype", "symbolic", "export", "partitioned", "unsupported", "slower", "library", "error")
 
 
-def lower(original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs: Any, rhs: Any, **params: Any) -> Any:
-    """The lowering rule. Whatever goes wrong before the engine is chosen ends in JAX's own rule, with the reason on record."""
+def lower(
+    original: _compat.Rule, ctx: mlir.LoweringRuleContext, lhs: Any, rhs: Any, *bias: Any, activation: str | None = None, **params: Any
+) -> Any:
+    """The lowering rule. Whatever goes wrong before the engine is chosen ends in JAX's own rule, with the reason on record.
+
+    A bias and an activation (of `fused`'s convolution) go with the sum into the engine, or are added behind it.
+    """
+    bare = ctx.replace(avals_in=ctx.avals_in[:2])
+    epilogue = partial(finish, params["dimension_numbers"].out_spec[1], activation)
+
+    def behind(sums: Any) -> Any:
+        """The operations that put the bias and the activation behind a convolution's."""
+        if not bias and activation is None:
+            return sums
+        return mlir.lower_fun(epilogue, multiple_results=False)(ctx.replace(avals_in=[*ctx.avals_out, *ctx.avals_in[2:]]), *sums, *bias)
+
     try:
-        decision = decide(ctx, params)
+        decision = decide(ctx, params, activation)
         if isinstance(decision, Decline) and decision.kind == "partitioned" and sharded.possible(ctx):
-            return sharded.lowered(ctx, lhs, rhs, params)  # its parts come here one by one
+            return behind(sharded.lowered(bare, lhs, rhs, params))  # its parts come here one by one
     except Exception as error:
         decision = Decline("error", f"an error of fastconv: {type(error).__name__}: {error}")
         warnings.warn(f"fastconv.jax left a convolution to XLA because of {decision.text}", RuntimeWarning, stacklevel=2)
-    counts = timing.value and not isinstance(decision, Decline) and bool(decision.words)  # what runs as XLA's operations has no words
-    key = record(ctx, params, decision, counts)
+    counted = not isinstance(decision, Decline) and bool(decision.words)  # what runs as XLA's operations has no words
+    counts = timing.value and counted and not _compat.for_export(ctx)
+    key = record(bare, params, decision, counts)
     if posed is not None:
-        posed(ctx.avals_in, params, decision.plan if isinstance(decision, Decline) else decision)
+        posed(bare.avals_in, params, decision.plan if isinstance(decision, Decline) else decision)
     if isinstance(decision, Decline):
-        return original(ctx, lhs, rhs, **params)
+        return behind(original(bare, lhs, rhs, **params))
     if decision.algorithm.startswith(table.PREFIX):
-        return table.lowered(decision, ctx, lhs, rhs, params)
+        return behind(table.lowered(decision, bare, lhs, rhs, params))
     if decision.algorithm == FFT.name:
-        by_transforms = partial(spectral.conv, decision.problem, params["dimension_numbers"], partial(_by_library, ctx, decision.problem))
-        return mlir.lower_fun(by_transforms, multiple_results=False)(ctx, lhs, rhs)
+        problem = decision.problem.without_epilogue
+        by_transforms = partial(spectral.conv, problem, params["dimension_numbers"], partial(_by_library, ctx, problem))
+        whole = lambda x, w, *b: epilogue(by_transforms(x, w), *b)  # noqa: E731
+        return mlir.lower_fun(whole, multiple_results=False)(ctx, lhs, rhs, *bias)
     words, rhs = _read_backwards(decision, rhs, params)
     if counts:
-        return jax.ffi.ffi_lowering(COUNTED)(ctx, lhs, rhs, words=words, key=np.int64(key))
-    return jax.ffi.ffi_lowering(TARGET)(ctx, lhs, rhs, words=words)
+        return jax.ffi.ffi_lowering(COUNTED)(ctx, lhs, rhs, *bias, words=words, key=np.int64(key))
+    return jax.ffi.ffi_lowering(TARGET)(ctx, lhs, rhs, *bias, words=words)
 
 
 def _read_backwards(plan: Plan, rhs: Any, params: dict[str, Any]) -> tuple[NDArray[np.int64], Any]:
@@ -99,30 +119,29 @@ def _by_library(ctx: mlir.LoweringRuleContext, problem: ConvProblem, lhs: Any, r
     return call(lhs, rhs, words=np.array(choose(replace(problem, precision="highest")).words, np.int64))
 
 
-def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decline:
+def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any], activation: str | None = None) -> Plan | Decline:
     """The plan of a convolution, or the reason why XLA gets it."""
     avals: list[Any] = [*ctx.avals_in, *ctx.avals_out]
-    names = [np.dtype(aval.dtype).name for aval in avals]
-    for name in names:
+    for name in (np.dtype(aval.dtype).name for aval in avals):
         if name not in DTYPE_CODES:
             return Decline("dtype", f"dtype {name} is not one of fastconv's")
     if not all(isinstance(extent, (int, np.integer)) for aval in avals for extent in aval.shape):
         return Decline("symbolic", "sizes are symbolic")
     try:
-        problem = problem_of(avals, params)
+        problem = problem_of(avals, params, activation)
     except (TypeError, ValueError) as error:
         return Decline("unsupported", str(error))
     if (forced_name() or "").startswith(table.PREFIX):  # lax's own operations: they can be exported and partitioned
-        plan = choose(problem, extra=(XLA, FFT, *table.ROWS))
+        plan = choose(problem.without_epilogue, extra=(XLA, FFT, *table.ROWS))
         if plan.algorithm == forced_name():
             return plan
-    if _compat.for_export(ctx):
+    if _compat.for_export(ctx) and not calls_exported.value:
         return Decline("export", "the program is exported, and must run without fastconv")
     devices = _compat.devices_shared(ctx)
     if devices != 1:
         return Decline("partitioned", f"XLA partitions the program over {devices} devices")
     if (trouble := register_target()) is not None:
-        plan = choose(problem, extra=(XLA,), rows=table.ROWS)
+        plan = choose(problem.without_epilogue, extra=(XLA,), rows=table.ROWS)
         return plan if plan.algorithm != XLA.name else Decline("library", trouble, plan)
     plan = choose(problem, extra=(XLA, FFT))
     if plan.algorithm != XLA.name:
@@ -135,13 +154,12 @@ def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Plan | Decl
     return Decline("slower", f"XLA is modelled faster ({plan.seconds * 1e6:.1f} us against {times[best] * 1e6:.1f} us of {best})", plan)
 
 
-def problem_of(avals: list[Any], params: dict[str, Any]) -> ConvProblem:
-    """The convolution as the engine's problem, on the row-major buffers that XLA passes to a call."""
-    lhs, rhs, out = avals
-    names = [np.dtype(aval.dtype).name for aval in avals]
+def problem_of(avals: list[Any], params: dict[str, Any], activation: str | None = None) -> ConvProblem:
+    """The convolution as the engine's problem, on the row-major buffers that XLA passes to a call. avals: lhs, rhs, perhaps bias, out."""
+    lhs, rhs, *bias, out = (Spec.contiguous(tuple(map(int, aval.shape)), np.dtype(aval.dtype).name) for aval in avals)
     call = conv_general_dilated(
-        Spec.contiguous(tuple(map(int, lhs.shape)), names[0]),
-        Spec.contiguous(tuple(map(int, rhs.shape)), names[1]),
+        lhs,
+        rhs,
         params["window_strides"],
         params["padding"],
         params["lhs_dilation"],
@@ -149,11 +167,11 @@ def problem_of(avals: list[Any], params: dict[str, Any]) -> ConvProblem:
         tuple(params["dimension_numbers"]),
         params["feature_group_count"],
         params["batch_group_count"],
-        preferred_element_type=names[2],
-        epilogue=Epilogue(precision=precision_name(params["precision"])),
+        preferred_element_type=out.dtype,
+        epilogue=Epilogue(bias[0] if bias else None, activation, precision_name(params["precision"])),
     )
-    if call.out.shape != tuple(map(int, out.shape)):
-        raise LookupError(f"{call.out.shape} was worked out where JAX has {tuple(out.shape)}")
+    if call.out.shape != out.shape:
+        raise LookupError(f"{call.out.shape} was worked out where JAX has {out.shape}")
     return call.problem
 
 

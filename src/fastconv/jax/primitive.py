@@ -19,22 +19,32 @@ from fastconv.jax.lowering import lower
 
 conv_p = Primitive("fastconv_conv_general_dilated")
 
+#: From an equation with JAX's convolution and its operands to the result.
+Convolve = Callable[..., Any]
 
-def substituted(function: Callable[..., Any], *arrays: Any) -> tuple[Any, Any]:
-    """`function(*arrays)` with each of JAX's convolutions in it replaced by a clone, and the dimension numbers of the last one.
 
-    `function` returns one array. Under a release of JAX that is not served, the convolutions stay JAX's own.
+def substituted(function: Callable[..., Any], *arrays: Any, convolve: Convolve | None = None) -> Any:
+    """`function(*arrays)`, which is one array, with `convolve(equation, lhs, rhs)` for each of JAX's convolutions; None: a clone.
+
+    Under a release of JAX that is not served, the convolutions stay JAX's own.
     """
     _compat.warn_if_unserved()
-    traced = jax.make_jaxpr(function)(*arrays)
-    (result,), numbers = _replay(traced, arrays)
-    return result, numbers
+    (result,) = _replay(jax.make_jaxpr(function)(*arrays), arrays, convolve or _clone)
+    return result
 
 
-def _replay(traced: Any, arrays: Any) -> tuple[list[Any], Any]:
+def served(primitive: Any) -> Any:
+    """The clone; under a release that is not served, JAX's own primitive."""
+    return conv_p if _compat.unserved is None else primitive
+
+
+def _clone(equation: Any, lhs: Any, rhs: Any) -> Any:
+    return served(equation.primitive).bind(lhs, rhs, **equation.params)
+
+
+def _replay(traced: Any, arrays: Any, convolve: Convolve) -> list[Any]:
     jaxpr, constants = _compat.open_jaxpr(traced)
     values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *arrays), strict=True))
-    numbers = None
 
     def value(atom: Any) -> Any:
         return _compat.literal(atom) if _compat.is_literal(atom) else values[atom]
@@ -42,39 +52,37 @@ def _replay(traced: Any, arrays: Any) -> tuple[list[Any], Any]:
     for equation in jaxpr.eqns:
         operands = [value(atom) for atom in equation.invars]
         if equation.primitive.name == _compat.CONV:
-            numbers = equation.params["dimension_numbers"]
-            primitive = conv_p if _compat.unserved is None else equation.primitive
-            results = [primitive.bind(*operands, **equation.params)]
+            results = [convolve(equation, *operands)]
         elif "jaxpr" in equation.params and equation.primitive.name in ("jit", "pjit"):
-            results, inner = _replay(equation.params["jaxpr"], operands)
-            numbers = inner or numbers
+            results = _replay(equation.params["jaxpr"], operands, convolve)
         else:
             results = _compat.bind(equation, operands)
         values.update(zip(equation.outvars, results, strict=True))
-    return [value(atom) for atom in jaxpr.outvars], numbers
+    return [value(atom) for atom in jaxpr.outvars]
 
 
-@lru_cache(maxsize=1024)
-def _compiled(params: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
-    return jax.jit(partial(conv_p.bind, **dict(params)))
+def eagerly(primitive: Primitive) -> Callable[..., Any]:
+    """How a primitive is evaluated at once: jitted, once for each set of parameters."""
 
+    @lru_cache(maxsize=1024)
+    def compiled(params: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+        return jax.jit(partial(primitive.bind, **dict(params)))
 
-def _eager(lhs: Any, rhs: Any, **params: Any) -> Any:
-    return _compiled(tuple(params.items()))(lhs, rhs)
+    return lambda *operands, **params: compiled(tuple(params.items()))(*operands)
 
 
 def _transpose_lhs(cotangent: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
     shape = jax.ShapeDtypeStruct(lhs.aval.shape, lhs.aval.dtype)
     return substituted(
         lambda g, w: jax.linear_transpose(lambda x: _compat.conv_general_dilated_p.bind(x, w, **params), shape)(g)[0], cotangent, rhs
-    )[0]
+    )
 
 
 def _transpose_rhs(cotangent: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
     shape = jax.ShapeDtypeStruct(rhs.aval.shape, rhs.aval.dtype)
     return substituted(
         lambda g, x: jax.linear_transpose(lambda w: _compat.conv_general_dilated_p.bind(x, w, **params), shape)(g)[0], cotangent, lhs
-    )[0]
+    )
 
 
 def _batch(arrays: Any, axes: Any, **params: Any) -> tuple[Any, int]:
@@ -82,16 +90,17 @@ def _batch(arrays: Any, axes: Any, **params: Any) -> tuple[Any, int]:
     spec = params["dimension_numbers"].out_spec
     where = spec[0] if axes[1] is None else spec[1]
     mapped = jax.vmap(lambda x, w: _compat.conv_general_dilated_p.bind(x, w, **params), in_axes=tuple(axes), out_axes=where)
-    return substituted(mapped, *arrays)[0], where
+    return substituted(mapped, *arrays), where
 
 
 def _complete() -> None:
     """Gives the clone its rules."""
-    conv_p.def_impl(_eager)
+    conv_p.def_impl(eagerly(conv_p))
     conv_p.def_effectful_abstract_eval(_compat.conv_general_dilated_p.abstract_eval)
     ad.defbilinear(conv_p, _transpose_lhs, _transpose_rhs)
     batching.primitive_batchers[conv_p] = _batch
-    mlir.register_lowering(conv_p, partial(lower, _compat.cpu_rule()), platform="cpu", cacheable=False)
+    mlir.register_lowering(conv_p, partial(lower, _compat.cpu_rule()), platform="cpu")
+    _compat.lower_one_by_one(conv_p, True)
     accelerators.register(conv_p, lambda ours, original, *operands, **params: ours(*operands, **params))
 
 

@@ -18,6 +18,7 @@ from fastconv import _core
 from fastconv.jax import _compat, source
 from fastconv.jax.forms import Convolution, Report
 from fastconv.plan import Plan
+from fastconv.problem import ConvProblem
 
 #: Convolutions remembered; the oldest are forgotten first, so that a program that keeps compiling does not keep growing.
 LIMIT = 4096
@@ -96,7 +97,7 @@ def record(ctx: Any, params: dict[str, Any], decision: Any, counts: bool = False
         rhs=_shape(rhs),
         out=_shape(aval_out),
         dtype=str(lhs.dtype) if lhs.dtype == aval_out.dtype else f"{lhs.dtype}->{aval_out.dtype}",
-        geometry=_geometry(params),
+        geometry=_geometry(params) + ("" if plan is None else _epilogue(plan.problem)),
         algorithm=plan.algorithm if kind is None and plan is not None else "xla",
         kind=kind,
         reason=reason,
@@ -139,6 +140,10 @@ def _geometry(params: dict[str, Any]) -> str:
             parts.append(f"{name.removeprefix('window_')} {shown}")
     parts += [f"{name} {params[name]}" for name in ("feature_group_count", "batch_group_count") if params[name] != 1]
     return " ".join(parts)
+
+
+def _epilogue(problem: ConvProblem) -> str:
+    return "".join([" bias" if problem.bias_stride is not None else "", f" {problem.activation}" if problem.activation else ""])
 
 
 def _letters(spec: Sequence[int], first: str) -> list[str]:

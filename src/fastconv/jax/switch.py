@@ -58,6 +58,8 @@ def uninstall() -> None:
     """
     _compat.set_globally(_on, False)
     _compat.set_globally(records.timing, False)
+    if _registered:
+        _compat.lower_one_by_one(_compat.conv_general_dilated_p, False)  # as JAX has it
     take_sharded(False)
 
 
@@ -94,6 +96,7 @@ def _register() -> None:
     global _registered
     with _lock:
         if _registered:
+            _compat.lower_one_by_one(_compat.conv_general_dilated_p, True)
             return
         if _compat.warn_if_unserved():
             return
@@ -106,10 +109,10 @@ def _register() -> None:
                 stacklevel=3,
             )
         original = _compat.cpu_rule()
-        # Not cached: equal convolutions of one program are lowered one by one, so that each is known by its own line.
         rule = partial(_rule, partial(lower, original), original)
-        mlir.register_lowering(_compat.conv_general_dilated_p, rule, platform="cpu", cacheable=False)
+        mlir.register_lowering(_compat.conv_general_dilated_p, rule, platform="cpu")
         accelerators.register(_compat.conv_general_dilated_p, _rule)
+        _compat.lower_one_by_one(_compat.conv_general_dilated_p, True)
         _registered = True
 
 
