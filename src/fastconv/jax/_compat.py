@@ -173,6 +173,11 @@ def partitions_by_rules(ctx: mlir.LoweringRuleContext) -> bool:
     return bool(getattr(jax.config, "jax_use_shardy_partitioner", False) and mesh is not None and mesh.axis_names)
 
 
+def program_of(ctx: mlir.LoweringRuleContext) -> object:
+    """Something small that is the same object for all operations of the program being lowered, and no other's while it lives."""
+    return getattr(ctx.module_context, "channel_iterator", None) or object()
+
+
 def for_export(ctx: mlir.LoweringRuleContext) -> bool:
     """Whether the program is lowered to be serialised, for a machine that may not have this library."""
     return ctx.module_context.lowering_parameters.for_export

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from threading import local
 from typing import Any
 
 import jax.ffi
@@ -69,7 +70,7 @@ def lower(
         return mlir.lower_fun(epilogue, multiple_results=False)(ctx.replace(avals_in=[*ctx.avals_out, *ctx.avals_in[2:]]), *sums, *bias)
 
     try:
-        decision = decide(ctx, params, activation)
+        decision = _decided(ctx, params, activation)
         if isinstance(decision, Decline) and decision.kind == "partitioned" and sharded.possible(ctx):
             return behind(sharded.lowered(bare, lhs, rhs, params))  # its parts come here one by one
     except Exception as error:
@@ -117,6 +118,22 @@ def _by_library(ctx: mlir.LoweringRuleContext, problem: ConvProblem, lhs: Any, r
     out: Any = ctx.avals_out[0]
     call = jax.ffi.ffi_call(TARGET, jax.ShapeDtypeStruct(out.shape, out.dtype))
     return call(lhs, rhs, words=np.array(choose(replace(problem, precision="highest")).words, np.int64))
+
+
+_latest = local()
+
+
+def _decided(ctx: mlir.LoweringRuleContext, params: dict[str, Any], activation: str | None) -> Plan | Decline:
+    """`decide`, once for equal convolutions of one program: they are lowered one by one, each with its own line."""
+    program = _compat.program_of(ctx)
+    if getattr(_latest, "program", None) is not program:
+        _latest.program, _latest.found = program, {}
+    avals: list[Any] = [*ctx.avals_in, *ctx.avals_out]
+    shown = tuple((aval.shape, str(aval.dtype)) for aval in avals), tuple(sorted(params.items())), activation
+    key = shown, _compat.devices_shared(ctx), calls_exported.value, forced_name()
+    if key not in _latest.found:
+        _latest.found[key] = decide(ctx, params, activation)
+    return _latest.found[key]
 
 
 def decide(ctx: mlir.LoweringRuleContext, params: dict[str, Any], activation: str | None = None) -> Plan | Decline:
