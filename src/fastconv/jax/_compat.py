@@ -84,6 +84,11 @@ def rules() -> dict[str | None, Rule]:
     return {name: getattr(entry, "rule", entry) for name, entry in found.items()}
 
 
+def is_jaxs_own(rule: Rule, common: Rule) -> bool:
+    """Whether a rule that lowers convolutions is the common one, but for its options; a plugin may have brought another."""
+    return getattr(rule, "func", rule) is common
+
+
 def set_globally(context: Any, value: Any) -> None:
     """Sets a user context for all threads; releases before 0.8 lack the public method."""
     setter = getattr(context, "set_global", None) or context._obj.set_global

@@ -73,12 +73,16 @@ def decide(platform: str, ctx: mlir.LoweringRuleContext, reversed_kernel: bool, 
 def register(primitive: Any, guard: Callable[..., Any]) -> None:
     """Puts the rule in front of JAX's on every platform but CPUs: guard(lower, original, ctx, lhs, rhs, **params).
 
-    Platforms with a rule of their own keep it as `original`; a common rule serves those that nobody has heard of.
+    Platforms with a rule of JAX's keep it as `original`, and those with a rule from elsewhere keep that alone; a common rule serves
+    platforms that nobody has heard of.
     """
     originals = _compat.rules()
     common = originals[None]
     for name in (*PLATFORMS, *(name for name in originals if name not in (None, "cpu", *PLATFORMS))):
-        rule = partial(guard, partial(lower, originals.get(name, common), name), originals.get(name, common))
+        original = originals.get(name, common)
+        if not _compat.is_jaxs_own(original, common):
+            continue
+        rule = partial(guard, partial(lower, original, name), original)
         try:
             mlir.register_lowering(primitive, rule, platform=name)
         except NotImplementedError:  # this JAX does not know the platform

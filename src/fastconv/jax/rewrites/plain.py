@@ -35,8 +35,9 @@ def _complete() -> None:
     """Gives the clone its rules."""
     plain_p.def_impl(lambda lhs, rhs, **params: _compiled(tuple(params.items()))(lhs, rhs))
     plain_p.def_effectful_abstract_eval(_compat.conv_general_dilated_p.abstract_eval)
-    for platform, rule in _compat.rules().items():
-        mlir.register_lowering(plain_p, rule, platform=platform)
+    # The common rule alone: JAX's others differ from it for complex numbers only, and two would be a choice at run time in programs for
+    # several platforms. Platforms with a rule from elsewhere are left alone (`accelerators.register`).
+    mlir.register_lowering(plain_p, _compat.rules()[None])
 
 
 if _compat.unserved is None:
