@@ -131,12 +131,13 @@ def test_derivatives_of_bias_and_activation() -> None:
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_bias_and_activation_are_within_the_bound(dtype: str) -> None:
-    operands = [operand(np.random.default_rng(seed), shape, dtype, False) for seed, shape in enumerate(((2, 6, 7, 3), (3, 3, 3, 4), (4,)))]
-    results = quickly(lambda *a: [layer(*a, name) for name in ACTIVATIONS], *operands)
-    (equation,) = jax.make_jaxpr(lambda x, w: lax.conv_general_dilated(x, w, (1, 2), "SAME", dimension_numbers=NHWC))(*operands[:2]).eqns
+    shapes = ((2, 6, 7, 3), (3, 3, 3, 4), (4,))
+    x, w, bias = (operand(np.random.default_rng(seed), shape, dtype, False) for seed, shape in enumerate(shapes))
+    results = quickly(lambda x, w, bias: [layer(x, w, bias, name) for name in ACTIVATIONS], x, w, bias)
+    (equation,) = jax.make_jaxpr(lambda x, w: lax.conv_general_dilated(x, w, (1, 2), "SAME", dimension_numbers=NHWC))(x, w).eqns
     for activation, result in zip(ACTIVATIONS, results, strict=True):
-        problem = lowering.problem_of([*operands, result], equation.params, activation)
-        check_buffers(problem, *operands, np.asarray(result))
+        problem = lowering.problem_of([x, w, bias, result], equation.params, activation)
+        check_buffers(problem, x, w, bias, np.asarray(result))
 
 
 @pytest.mark.usefixtures("engine")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fastconv as fc
+from fastconv.plan import ALGORITHMS, forced
 
 
 def test_an_empty_operand_at_an_odd_address() -> None:
@@ -65,3 +66,14 @@ def test_padding_as_an_array_of_pairs() -> None:
     x, w = np.ones((1, 1, 4, 5)), np.ones((1, 1, 2, 2))
     pairs = np.array([[1, 0], [0, 2]])
     np.testing.assert_array_equal(fc.conv(x, w, padding=cast("Any", pairs)), fc.conv(x, w, padding=((1, 0), (0, 2))))
+
+
+@pytest.mark.parametrize("name", [row.name for row in ALGORITHMS])
+def test_a_long_sum_over_many_images(name: str) -> None:
+    """No algorithm is taken that the library would refuse: here the images of one position make a line of long inputs."""
+    rng = np.random.default_rng(0)
+    x, dy = rng.integers(-2, 3, (16, 16000, 2)).astype(np.float32), rng.integers(-2, 3, (16, 47998, 3)).astype(np.float32)
+    dims = fc.ConvDims(x.shape, (2, 3, 1), stride=3, transposed=True, layout="N...C")
+    with forced(name):
+        got = fc.conv_weight_grad(x, dy, dims)
+    np.testing.assert_array_equal(got[:, :, 0], np.einsum("nqi,nqo->io", x, dy[:, ::3]))

@@ -161,7 +161,7 @@ def test_workspace_of_every_workload(case: Case) -> None:
     if case.transposed:
         ops["fwd"], options["output_padding"] = "conv_transpose", case.output_padding
     for direction in case.directions:
-        transposed = {"transposed": True} if case.transposed and direction != "fwd" else {}
+        transposed: dict[str, Any] = {"transposed": True} if case.transposed and direction != "fwd" else {}
         for layout, x_shape in (("NC", case.x_shape), ("N...C", (case.n, *case.size, case.cin))):
             op = ops[direction]
             plan = fc.plan(x_shape, case.w_shape, dtype=case.dtype, op=op, layout=layout, **options, **transposed)

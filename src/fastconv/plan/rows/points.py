@@ -78,7 +78,9 @@ def _scratch(problem: ConvProblem) -> int:
     """Elements that a shortest line of points reads."""
     reach = [(a.kernel - 1) * a.rhs_dilation // a.lhs_dilation + 2 for a in problem.axes]
     longest = max((FEWEST_POINTS * a.stride for a in problem.axes), default=0)
-    return problem.channels * max((prod(reach) // r * (r + longest) for r in reach), default=1)
+    # Where every axis has a single point, lines run over the images.
+    images = min(problem.batch, FEWEST_POINTS) if all(a.out <= costs.phases(a) for a in problem.axes) else 1
+    return images * problem.channels * max((prod(reach) // r * (r + longest) for r in reach), default=1)
 
 
 def _vectors(problem: ConvProblem, lattice: Lattice, lanes: int) -> int:
