@@ -33,6 +33,10 @@ def main() -> None:
         raise SystemExit(f"gpu: --json must name a new file or one of platform {arguments.platform}, got {str(out)!r}")
     done = {(row["name"], row["direction"]) for row in earlier["rows"]} if earlier else set()
     cells = [(case, direction) for case, direction in CELLS if arguments.rows in case.name]
+    if not cells:
+        raise SystemExit(f"gpu: --rows must be part of a cell's name, got {arguments.rows!r}")
+    if not arguments.minutes > 0:
+        raise SystemExit(f"gpu: --minutes must be above 0, got {arguments.minutes:g}")
     left = [(case, direction) for case, direction in cells if (case.name, direction) not in done]
     contestants = devices.contestants(arguments.platform)
     print(_plan(len(cells), len(left), len(contestants), arguments.minutes))

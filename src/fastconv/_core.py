@@ -69,8 +69,17 @@ def _load(path: str) -> ctypes.CDLL:
     return found
 
 
+def _check_level(here: tuple[str, ...]) -> None:
+    """Refuses a cap from another kind of CPU, which the library would pass over."""
+    cap = os.environ.get("FASTCONV_ISA")
+    possible = ("scalar", "neon") if "neon" in here else ("scalar", "avx2", "avx512")
+    if cap and cap not in possible:
+        raise ImportError(f"FASTCONV_ISA must be one of {', '.join(possible)} on this CPU, got {cap!r}")
+
+
 _check_environment()
 _library = _load(library_path())
+_check_level(tuple(_library.fastconv_isas().decode().split(",")))
 _default_threads: int = _library.fastconv_get_threads()
 
 #: The raw call, for callers that keep packed words and ranges: conv(words, count, lhs, rhs, bias, out, ranges) -> 0 or an error.

@@ -142,6 +142,19 @@ def local() -> dict[str, Any]:
     return found
 
 
+def mapped_gradients() -> list[bool]:
+    """The explicit function in a shard_map, with a kernel and a bias that every device has whole: gradients as lax's."""
+    x, w, b = draw(X, W, (W[0],))
+    found = []
+    for layer in (
+        lambda x, w, b: jax.nn.relu(same(x, w) + b[:, None, None]),
+        lambda x, w, b: fj.conv(x, w, (1, 1), "SAME", bias=b, activation="relu"),
+    ):
+        mapped = jax.shard_map(layer, mesh=MESH, in_specs=(P("d"), P(), P()), out_specs=P("d"))
+        found.append(jax.jit(jax.grad(lambda *operands, f=mapped: (f(*operands) ** 2).sum(), (0, 1, 2)))(x, w, b))
+    return [bool(np.array_equal(ours, theirs)) for theirs, ours in zip(*found, strict=True)]
+
+
 def explicit(sharded: bool) -> list[bool]:
     """jax#31798: gradients on a mesh whose axes are part of types."""
     mesh = jax.make_mesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Explicit,))
@@ -171,6 +184,7 @@ def counted() -> list[int | None]:
 if __name__ == "__main__":
     lowering.XLA = NO_XLA
     if sys.argv[1] == "plain":
-        print(json.dumps({"partitioned": partitioned(False), "local": local(), "explicit": explicit(False)}))
+        told_of = {"partitioned": partitioned(False), "local": local(), "explicit": explicit(False), "mapped": mapped_gradients()}
+        print(json.dumps(told_of))
     else:
         print(json.dumps({"partitioned": partitioned(True), "explicit": explicit(True), "calls": counted()}))

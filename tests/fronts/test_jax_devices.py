@@ -61,6 +61,10 @@ def test_programs_split_by_hand_run_on_the_engine(plain: dict[str, Any]) -> None
     assert plain["local"] == {"shard_map": [True, True, 2, 4], "pmap": [True, True, 2, 4], "one of four": [True, True, 8, 1]}
 
 
+def test_explicit_functions_have_gradients_in_a_shard_map(plain: dict[str, Any]) -> None:
+    assert plain["mapped"] == [True, True, True]
+
+
 def test_jax_31798_gradients_on_an_explicit_mesh(plain: dict[str, Any]) -> None:
     assert plain["explicit"] == [True, True]
 

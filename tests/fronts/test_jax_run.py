@@ -122,3 +122,17 @@ def test_what_cannot_start_is_refused_before_it_starts(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert message in done.stderr
         assert not done.stdout
+
+
+def test_the_report_counts_what_still_runs_and_stays_where_it_was_asked_for(tmp_path: Path) -> None:
+    """The program ends while its last calls run, in another folder than it began in."""
+    away = tmp_path / "away"
+    away.mkdir()
+    calls = "y = f(x, w)\nfor _ in range(4): y = f(x, w)\n"
+    source = "import os, jax, jax.numpy as jnp\nf = jax.jit(lambda x, w: jax.lax.conv(x, w, (1, 1), 'SAME'))\n"
+    source += f"x, w = jnp.ones((8, 8, 96, 96)), jnp.ones((8, 8, 5, 5))\nos.chdir({str(away)!r})\n{calls}"
+    (tmp_path / "script.py").write_text(source)
+    assert run("script", "script.py", cwd=tmp_path, report="report.json").returncode == 0
+    (row,) = json.loads((tmp_path / "report.json").read_text())
+    assert row["calls"] == 5
+    assert not list(away.iterdir())

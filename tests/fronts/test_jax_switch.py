@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -197,3 +198,10 @@ def test_importing_the_front_starts_no_backend() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, *sys.path], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "False", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("arguments", [{"timing": "no"}, {"timing": 1}, {"sharded": []}])
+def test_install_refuses_what_is_no_setting(arguments: dict[str, Any]) -> None:
+    (name,) = arguments
+    with pytest.raises(TypeError, match=f"{name} must be True, False or None, got"):
+        fj.install(**arguments)

@@ -103,6 +103,14 @@ def test_the_environment_is_read_at_import() -> None:
     )
 
 
+def test_a_cap_of_another_kind_of_cpu_is_refused() -> None:
+    other = "avx2" if "neon" in _core.isas() else "neon"
+    run = subprocess.run(
+        [sys.executable, "-c", "import fastconv"], env={**os.environ, "FASTCONV_ISA": other}, capture_output=True, text=True
+    )
+    assert f"FASTCONV_ISA must be one of scalar, {'neon' if other == 'avx2' else 'avx2, avx512'} on this CPU, got '{other}'" in run.stderr
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity masks")
 def test_the_affinity_mask_is_respected() -> None:
     one = min(os.sched_getaffinity(0))

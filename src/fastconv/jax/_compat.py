@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 try:
@@ -13,6 +14,7 @@ try:
 except ImportError as error:
     raise ImportError("fastconv.jax needs jax >= 0.7.2: pip install 'fastconv[jax]'") from error
 
+from jax import lax
 from jax.interpreters import mlir
 
 OLDEST = (0, 7, 2)
@@ -126,6 +128,13 @@ def _mended(lower_per_platform: Rule) -> Rule:
     return mended
 
 
+def finish_running() -> None:
+    """Waits for the work that JAX has dispatched; one that failed is its caller's matter."""
+    for array in jax.live_arrays():
+        with suppress(Exception):
+            array.block_until_ready()
+
+
 def tracing() -> bool:
     """Whether JAX is tracing on this thread: what is done now ends up in somebody's jaxpr."""
     from jax._src import core
@@ -203,6 +212,32 @@ def is_literal(atom: Any) -> bool:
 def literal(atom: Any) -> Any:
     """That constant."""
     return atom.val
+
+
+def varying_alike(*operands: Any) -> tuple[Any, ...]:
+    """Operands inside a shard_map, each made to vary over the mesh axes that any of them does, as jax.lax makes those of its functions."""
+    axes = [_varying(jax.typeof(operand)) for operand in operands]
+    wanted = frozenset().union(*axes)
+    if not wanted:
+        return operands
+    vary = partial(lax.pcast, to="varying") if hasattr(lax, "pcast") else lax.pvary  # pyright: ignore[reportAttributeAccessIssue]
+    return tuple(
+        vary(operand, tuple(sorted(wanted - own, key=str))) if own != wanted else operand
+        for operand, own in zip(operands, axes, strict=True)
+    )
+
+
+def struct(aval: Any) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of an abstract value, and over which mesh axes it varies inside a shard_map."""
+    if not _varying(aval):
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+    if hasattr(aval, "mat"):
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=aval.sharding, manual_axis_type=aval.mat)
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, vma=aval.vma)  # pyright: ignore[reportCallIssue]
+
+
+def _varying(aval: Any) -> frozenset[Any]:
+    return aval.mat.varying if hasattr(aval, "mat") else getattr(aval, "vma", frozenset())
 
 
 def bind(equation: Any, operands: list[Any]) -> list[Any]:

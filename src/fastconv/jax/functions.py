@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from fastconv.jax import fused
+from fastconv.jax import _compat, fused
 from fastconv.jax.primitive import served, substituted
 from fastconv.problem import ACTIVATIONS
 
@@ -148,6 +148,7 @@ def _traced(
                 raise TypeError(f"bias must have the result's dtype {dtype}, got {jnp.result_type(b)}")
         if activation is not None and not jnp.issubdtype(dtype, jnp.floating):
             raise TypeError(f"activation must be None for dtype {dtype}: {activation!r} needs a real floating-point dtype")
-        return fused.convolve(params, activation, x, w, *map(jnp.asarray, bias), primitive=served(equation.primitive))
+        operands = _compat.varying_alike(x, w, *map(jnp.asarray, bias))
+        return fused.convolve(params, activation, *operands, primitive=served(equation.primitive))
 
     return substituted(lambda x, w: function(x, w, *args, **options), lhs, rhs, convolve=convolve)

@@ -72,14 +72,14 @@ def eagerly(primitive: Primitive) -> Callable[..., Any]:
 
 
 def _transpose_lhs(cotangent: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
-    shape = jax.ShapeDtypeStruct(lhs.aval.shape, lhs.aval.dtype)
+    shape = _compat.struct(lhs.aval)
     return substituted(
         lambda g, w: jax.linear_transpose(lambda x: _compat.conv_general_dilated_p.bind(x, w, **params), shape)(g)[0], cotangent, rhs
     )
 
 
 def _transpose_rhs(cotangent: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
-    shape = jax.ShapeDtypeStruct(rhs.aval.shape, rhs.aval.dtype)
+    shape = _compat.struct(rhs.aval)
     return substituted(
         lambda g, x: jax.linear_transpose(lambda w: _compat.conv_general_dilated_p.bind(x, w, **params), shape)(g)[0], cotangent, lhs
     )

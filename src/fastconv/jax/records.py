@@ -44,7 +44,7 @@ _seen: OrderedDict[Convolution, Seen] = OrderedDict()
 
 def report(*, compare: bool = False) -> Report:
     """What ran where: per distinct convolution compiled under `install` its source line, shapes, direction, and algorithm, or why XLA
-    got it; after `install(timing=True)` also calls and time of the library's kernels.
+    got it; after `install(timing=True)` also calls and time of the library's kernels, once what is still running has ended.
 
     compare: times each distinct shape alone, on the engine and in XLA, on fresh random operands; takes about a second a shape, longer
     where a single call does.
@@ -53,6 +53,8 @@ def report(*, compare: bool = False) -> Report:
     >>> print(fj.report().summary)  # doctest: +SKIP
     3 of 3 distinct convolutions run on fastconv
     """
+    if timing.value:
+        _compat.finish_running()
     with _lock:
         rows = [(row, replace(seen)) for row, seen in _seen.items()]
     shown = [_with_counts(row, seen) for row, seen in rows]

@@ -28,17 +28,17 @@ def run_script(path: str, argv: Sequence[str], report: str | None = None, compar
     if not os.path.exists(path):
         raise FileNotFoundError(f"script must be an existing file, got {path!r}")
     if os.path.isdir(path) or zipfile.is_zipfile(path):
-        _prepare(path, report, compare)
+        report = _prepare(path, report, compare)
         _run(lambda: runpy.run_path(path, run_name="__main__"), [path, *argv], report, compare)
     else:
-        _prepare(os.path.dirname(os.path.realpath(path)), report, compare)
+        report = _prepare(os.path.dirname(os.path.realpath(path)), report, compare)
         file = os.path.abspath(path)
         _run(lambda: _execute(compile(Path(path).read_bytes(), file, "exec"), file, None), [path, *argv], report, compare)
 
 
 def run_module(name: str, argv: Sequence[str], report: str | None = None, compare: bool = False) -> None:
     """`python -m NAME ARGV` under `install`; all else as `run_script`. Raises: ImportError when there is no such module."""
-    _prepare(os.getcwd(), report, compare)
+    report = _prepare(os.getcwd(), report, compare)
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
         spec = importlib.util.find_spec(f"{name}.__main__")
@@ -49,15 +49,20 @@ def run_module(name: str, argv: Sequence[str], report: str | None = None, compar
     _run(lambda: _execute(code, file, spec), [file, *argv], report, compare)
 
 
-def _prepare(folder: str, report: str | None, compare: bool) -> None:
-    """All that can be refused is refused here, before the program starts; `folder` takes the place of our own program's."""
+def _prepare(folder: str, report: str | None, compare: bool) -> str | None:
+    """All that can be refused is refused here, before the program starts; `folder` takes the place of our own program's.
+
+    The report's path as it is now: the program may go to another folder.
+    """
     if report is not None:
         forms.check_place(report)
+        report = os.path.abspath(report)
     elif compare:
         raise ValueError("compare must be given with a report")
     install(timing=True if report is not None else None)
     if not sys.flags.safe_path:
         sys.path[0] = folder
+    return report
 
 
 def _run(start: Callable[[], object], argv: list[str], report: str | None, compare: bool) -> None:

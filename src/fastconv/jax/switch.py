@@ -35,6 +35,7 @@ def install(*, timing: bool | None = None, sharded: bool | None = None) -> None:
 
     On GPUs and TPUs, and where the library cannot run, convolutions are rewritten into other operations of XLA where that pays.
 
+    Raises: TypeError where timing or sharded is anything else.
     Accuracy: as `fastconv.conv`'s; on GPUs and TPUs XLA's. A library built without XLA's FFI headers is a RuntimeWarning.
     Warns once and does nothing under a release of JAX that is newer than it knows.
 
@@ -42,6 +43,9 @@ def install(*, timing: bool | None = None, sharded: bool | None = None) -> None:
     >>> fj.install()
     >>> fj.uninstall()
     """
+    for name, value in (("timing", timing), ("sharded", sharded)):
+        if value is not None and not isinstance(value, bool):
+            raise TypeError(f"{name} must be True, False or None, got {value!r}")
     _register()
     if timing is not None:
         _compat.set_globally(records.timing, timing)

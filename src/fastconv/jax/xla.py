@@ -39,6 +39,8 @@ def _work(problem: ConvProblem) -> dict[str, float]:
     dims = len(problem.axes)
     dilated = any(axis.lhs_dilation > 1 for axis in problem.axes)
     taps, outputs = prod(axis.kernel for axis in problem.axes), prod(axis.out for axis in problem.axes)
+    if taps == problem.channels == problem.features == 1 and problem.groups > 1 and not dilated:
+        return {"patch": float(problem.groups * problem.batch * outputs)}  # XLA makes it a multiplication
     if problem.dtype not in _SINGLE or dims > 3:
         return {_loop(problem, dims, dilated, taps > outputs): flops}
     if batch_grouped(problem):

@@ -102,7 +102,7 @@ def soak(
     yields: dict[tuple[str, str], int] = {}  # problems that a pair's last round gave to the poorest driver
     for turn in count():
         dtype, family = pairs[turn % len(pairs)]
-        if time.monotonic() >= end and turn >= len(pairs):
+        if time.monotonic() >= end and (turn >= len(pairs) or (minutes > 0 and least == 0)):
             poorest = result.poorest(names, levels)
             if result.problems(*poorest) >= least:
                 return result
