@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import random
 import time
 from collections.abc import Callable
@@ -138,11 +137,12 @@ def main() -> None:
                 costs = measured(calls(sweep, direction, layout), arguments.passes)
                 limits = predicted(costs, lanes)
                 above = {c: round(cost / limit, 2) for c, cost, limit in zip(POINTS, costs, limits, strict=True) if cost > ALLOWED * limit}
-                rows.append({"sweep": sweep.name, "direction": direction, "layout": layout, "ns": costs, "predicted": limits})
+                kept = {"ns": [round(cost, 6) for cost in costs], "predicted": [round(limit, 6) for limit in limits]}
+                rows.append({"sweep": sweep.name, "direction": direction, "layout": layout, **kept})
                 print(f"{sweep.name:<50} {direction:<4} {layout:<6} {len(above):>3} above: {above}", flush=True)
     if arguments.json:
-        about = {"cpu": platform.processor() or platform.machine(), "fastconv": fc.__version__, **fc.info()}
-        Path(arguments.json).write_text(json.dumps({"about": about, "lanes": lanes, "rows": rows}, default=str, indent=1) + "\n")
+        about = {name: fc.info()[name] for name in ("cpu", "isa", "threads", "fastconv", "numpy")}
+        Path(arguments.json).write_text(json.dumps({"about": about, "lanes": lanes, "rows": rows}, indent=1) + "\n")
     if arguments.plot:
         plot(rows, arguments.plot)
 
