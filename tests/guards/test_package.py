@@ -12,6 +12,7 @@ import pytest
 
 import fastconv
 from fastconv.plan import ALGORITHMS, FFT
+from fastconv.plan.accelerators import PROGRAMS
 
 PACKAGE = Path(fastconv.__path__[0])
 USE = "import numpy as np; import fastconv; fastconv.conv(np.ones((1, 1, 8)), np.ones((1, 1, 3)))"
@@ -56,7 +57,11 @@ def test_without_its_library_it_says_what_to_do(library: str, tmp_path: Path) ->
         ("FASTCONV_ISA", "avx1024", "must be one of scalar, avx2, avx512, neon, got 'avx1024'"),
         ("FASTCONV_NUM_THREADS", "two", "must be an int of at least 1, got 'two'"),
         ("FASTCONV_NUM_THREADS", "0", "must be an int of at least 1, got '0'"),
-        ("FASTCONV_ALGORITHM", "fastest", f"must be one of {', '.join(row.name for row in (*ALGORITHMS, FFT))}, got 'fastest'"),
+        (
+            "FASTCONV_ALGORITHM",
+            "fastest",
+            f"must be one of {', '.join([*(row.name for row in (*ALGORITHMS, FFT)), *PROGRAMS])}, got 'fastest'",
+        ),
     ],
 )
 def test_an_environment_it_cannot_use_is_refused(variable: str, value: str, rule: str) -> None:
