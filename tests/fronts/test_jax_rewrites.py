@@ -97,6 +97,11 @@ def convolutions(lhs: tuple[int, ...], rhs: tuple[int, ...], params: dict[str, A
     return list(found.values())
 
 
+def crops(lhs: tuple[int, ...], rhs: tuple[int, ...], params: dict[str, Any]) -> bool:
+    """Whether a convolution or one of its derivatives has negative padding."""
+    return any(edge < 0 for *_, kept in convolutions(lhs, rhs, params) for pair in kept["padding"] for edge in pair)
+
+
 def test_every_rewrite_is_the_definition_on_drawn_problems_and_their_derivatives() -> None:
     r, rng = random.Random(11), np.random.default_rng(11)
     served: Counter[str] = Counter()
@@ -134,7 +139,7 @@ BY_XLA = {
 @pytest.mark.parametrize("dtype", BY_XLA)
 def test_xla_runs_them_with_gradients_of_gradients_under_the_switch(dtype: str) -> None:
     """Drawn problems in one program for each rewrite's name; what a name does not serve runs on the engine."""
-    count, *names = (100, *PROGRAMS) if FUZZ else BY_XLA[dtype]
+    count, *names = (LEAST // 10, *PROGRAMS) if FUZZ else BY_XLA[dtype]
     r, rng = random.Random(count), np.random.default_rng(count)
     problems: list[Any] = []
     while len(problems) < count:  # the names take turns in being served
@@ -149,14 +154,25 @@ def test_xla_runs_them_with_gradients_of_gradients_under_the_switch(dtype: str) 
     def everything(arrays: Any) -> Any:
         return [derivatives(params, *a) for (_, _, params), a in zip(problems, arrays, strict=True)]
 
+    def right(got: Any, expected: Any) -> bool:  # sums of small integers are exact; half types round them once
+        return np.allclose(np.asarray(got, np.float64), expected, rtol=2.0**-8 if dtype == "bfloat16" else 0, atol=0)
+
     with x64():
-        expected = quickly(everything, jax.tree.map(lambda a: a.astype(np.float64), arrays))
+        expected = [jax.tree.leaves(row) for row in quickly(everything, jax.tree.map(lambda a: a.astype(np.float64), arrays))]
+        plain = [jax.tree.leaves(row) for row in quickly(everything, arrays)]
         for name in names:
             records.clear()
             with forced(name), accelerate():
                 got = quickly(everything, arrays)
             assert name in {row.algorithm for row in records.report().convolutions}
-            for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-                assert ours.dtype == jnp.dtype(dtype)
-                # Sums of small integers are exact; half types round them once.
-                np.testing.assert_allclose(np.asarray(ours, np.float64), theirs, rtol=2.0**-8 if dtype == "bfloat16" else 0, atol=0)
+            excused = 0
+            for problem, ours, alone, theirs in zip(problems, got, plain, expected, strict=True):
+                for index, (mine, xla, value) in enumerate(zip(jax.tree.leaves(ours), alone, theirs, strict=True)):
+                    assert mine.dtype == jnp.dtype(dtype)
+                    if right(mine, value):
+                        continue
+                    # What the name does not serve is XLA's, which crops by reading outside rows (openxla/xla#48713).
+                    assert not right(xla, value), (name, index, problem)
+                    assert crops(*problem), (name, index, problem)
+                    excused += 1
+            assert excused <= count // 20
