@@ -13,7 +13,7 @@ import pytest
 jax = pytest.importorskip("jax")
 
 from fastconv.jax import lowering, records  # noqa: E402
-from fastconv.jax.switch import accelerate  # noqa: E402
+from fastconv.jax.switch import accelerate, uninstall  # noqa: E402
 from fastconv.plan import Algorithm  # noqa: E402
 
 conv = jax.lax.conv_general_dilated
@@ -29,6 +29,15 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with x64():
         records.clear()
         yield
+
+
+@pytest.fixture
+def uninstalled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The planner always prefers the engine; records start empty; what a test installs is uninstalled after it."""
+    monkeypatch.setattr(lowering, "XLA", NO_XLA)
+    records.clear()
+    yield
+    uninstall()
 
 
 @contextmanager

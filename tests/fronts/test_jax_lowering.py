@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -106,46 +103,6 @@ def test_export_and_symbolic_sizes_keep_xlas_operation() -> None:
     np.testing.assert_array_equal(exported.call(x, w), function(x, w))
     np.testing.assert_array_equal(symbolic.call(x, w), function(x, w))
     assert "fastconv" not in exported.mlir_module() + symbolic.mlir_module()
-
-
-DEVICES = """
-import sys
-sys.path[:0] = sys.argv[1:]
-import jax, numpy as np
-import fastconv.jax as fj
-from fastconv.jax import records
-from jaxtools import NO_XLA, conv, lowering
-lowering.XLA = NO_XLA
-x = np.random.default_rng(0).integers(-3, 4, (8, 3, 9, 9)).astype(np.float32)
-w = np.random.default_rng(1).integers(-3, 4, (4, 3, 3, 3)).astype(np.float32)
-local = lambda x, w: conv(x, w, (1, 1), "SAME")
-expected = np.asarray(local(x, w))
-fj.install()
-mesh = jax.sharding.Mesh(np.array(jax.devices()), ("batch",))
-spec = jax.sharding.PartitionSpec
-sharded = jax.device_put(x, jax.sharding.NamedSharding(mesh, spec("batch")))
-whole = jax.device_put(w, jax.sharding.NamedSharding(mesh, spec()))
-split = (spec("batch"), spec())
-runs = {
-    "jit": lambda: jax.jit(local)(sharded, whole),
-    "shard_map": lambda: jax.jit(jax.shard_map(local, mesh=mesh, in_specs=split, out_specs=split[0]))(sharded, whole),
-    "pmap": lambda: jax.pmap(local, in_axes=(0, None))(x.reshape(4, 2, 3, 9, 9), w).reshape(expected.shape),
-    "one of four": lambda: jax.jit(local)(jax.device_put(x, jax.devices()[2]), jax.device_put(w, jax.devices()[2])),
-}
-for name, run in runs.items():
-    records.clear()
-    assert np.array_equal(run(), expected), name
-    print(name, *{row.kind for row in records.report().convolutions})
-"""
-
-
-def test_many_devices() -> None:
-    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
-    done = subprocess.run(
-        [sys.executable, "-c", DEVICES, os.path.dirname(__file__), *sys.path],
-        env={**os.environ, "XLA_FLAGS": flags}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.stdout.splitlines() == ["jit partitioned", "shard_map None", "pmap None", "one of four None"], done.stderr[-2000:]
 
 
 @pytest.mark.usefixtures("engine")

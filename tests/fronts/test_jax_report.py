@@ -6,14 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from inspect import currentframe
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from jaxtools import NO_XLA, conv, jax, records
+from jaxtools import NO_XLA, conv, jax, records, uninstalled  # noqa: F401
 
 import fastconv.jax as fj
 from fastconv import _core
@@ -23,14 +22,7 @@ from fastconv.plan import forced
 
 export = pytest.importorskip("jax.export")
 jnp = jax.numpy
-
-
-@pytest.fixture(autouse=True)
-def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(lowering, "XLA", NO_XLA)
-    records.clear()
-    yield
-    fj.uninstall()
+pytestmark = pytest.mark.usefixtures("uninstalled")
 
 
 def ones(*shapes: tuple[int, ...]) -> list[Any]:

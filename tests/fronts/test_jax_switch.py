@@ -5,14 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from jaxtools import NO_XLA, jax, records
+from jaxtools import jax, records, uninstalled  # noqa: F401
 
 import fastconv.jax as fj
 from fastconv import _core
@@ -20,14 +19,7 @@ from fastconv.jax import lowering, switch
 
 jnp = jax.numpy
 TARGET = lowering.TARGET
-
-
-@pytest.fixture(autouse=True)
-def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(lowering, "XLA", NO_XLA)
-    records.clear()
-    yield
-    fj.uninstall()
+pytestmark = pytest.mark.usefixtures("uninstalled")
 
 
 def arrays():
