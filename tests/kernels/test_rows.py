@@ -34,7 +34,7 @@ def test_channels_side_by_side(channels: int, features: int, width: int, dtype: 
         plain, _ = problem_of((rows, columns), 1, 2, channels, features)
         problem, elements = channels_last(with_dtype(replace(plain, bias_stride=1, activation="relu"), dtype))
         for place in ("left", "right"):  # an access outside would fault
-            hold(problem, elements, fill(problem, elements, width, place == "left"), place == "left", place=place)
+            hold(problem, elements, fill(problem, elements, width, place == "left"), place == "left", places=(place,))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -44,7 +44,7 @@ def test_wide_rows_of_many_features(activation: str | None, dtype: str) -> None:
     axes = (Axis(size=7, kernel=3, out=7, lo=1), Axis(size=150, kernel=3, out=149, lo=1))
     plain, elements = problem_of(axes, 1, 2, 2, 33)
     problem = with_dtype(replace(plain, bias_stride=1 if activation else None, activation=activation), dtype)
-    hold(problem, elements, fill(problem, elements, 1, exact=True), exact=True, place="right")
+    hold(problem, elements, fill(problem, elements, 1, exact=True), exact=True, places=("right",))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -53,7 +53,7 @@ def test_many_small_groups(axis: Axis, dtype: str) -> None:
     """Channels first, so small that a task takes several vectors of groups; the last vector is not full."""
     plain, elements = problem_of((axis,), 149, 18, 1, 1)
     problem = with_dtype(replace(plain, bias_stride=1, activation="relu"), dtype)
-    hold(problem, elements, fill(problem, elements, 1, exact=True), exact=True, names=("depthwise",), place="right")
+    hold(problem, elements, fill(problem, elements, 1, exact=True), exact=True, names=("depthwise",), places=("right",))
 
 
 DILATED = {

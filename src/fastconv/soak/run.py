@@ -17,7 +17,7 @@ from fastconv.problem import ConvProblem
 from fastconv.rewrite import input_gradient, weight_gradient
 from fastconv.soak.child import in_child
 from fastconv.soak.draws import SHAPES, fill, geometries, shapes, with_dtype
-from fastconv.soak.hold import Elements, Engine, Held, Local, hold
+from fastconv.soak.hold import Elements, Engine, Held, Local, algorithms, hold
 
 FAMILIES = ("any", *SHAPES)
 #: Problems of one round: a family of shapes and a dtype.
@@ -100,6 +100,7 @@ def soak(
     end = time.monotonic() + 60 * minutes
     pairs = [(dtype, family) for dtype in dtypes or DTYPES for family in families or FAMILIES]
     yields: dict[tuple[str, str], int] = {}  # problems that a pair's last round gave to the poorest driver
+    lacking: Collection[str] = names  # from when all have had their time on, only these run
     for turn in count():
         dtype, family = pairs[turn % len(pairs)]
         if time.monotonic() >= end and (turn >= len(pairs) or (minutes > 0 and least == 0)):
@@ -107,9 +108,10 @@ def soak(
             if result.problems(*poorest) >= least:
                 return result
             dtype, family = max(pairs, key=lambda pair: yields.get(pair, 0))
+            lacking = {name for name in names if any(result.problems(name, level) < least for level in levels)}
         poorest = result.poorest(names, levels)
         before = result.problems(*poorest)
-        result.failure = _round(result, family, dtype, seed + turn, names, levels, fences, engine)
+        result.failure = _round(result, family, dtype, seed + turn, lacking, levels, fences, engine)
         yields[dtype, family] = result.problems(*poorest) - before
         progress(result)
         if result.failure is not None:
@@ -155,17 +157,17 @@ def held_by(
     levels: Collection[str],
     engine: Engine,
 ) -> list[Held]:
-    """`hold` on random operands; with fences twice, each in a process of its own."""
+    """`hold` on random operands; with fences in a process of its own."""
+    if not algorithms(problem, names):
+        return []
     data = fill(problem, elements, values, exact)
     if not fences:
         return hold(problem, elements, data, exact, levels=levels, names=names, engine=engine)
-    held: list[Held] = []
-    for place in ("left", "right"):
-        run = lambda say, place=place: hold(  # noqa: E731
-            problem, elements, data, exact, levels=levels, names=names, engine=engine, place=place, starting=say
-        )
-        try:
-            held = in_child(run)
-        except AssertionError as error:
-            raise AssertionError(f"fenced {place}: {error}\n{problem}") from None
-    return held
+
+    def fenced(say: Callable[[str], None]) -> list[Held]:
+        return hold(problem, elements, data, exact, levels=levels, names=names, engine=engine, places=("left", "right"), starting=say)
+
+    try:
+        return in_child(fenced)
+    except AssertionError as error:
+        raise AssertionError(f"between fences: {error}\n{problem}") from None
