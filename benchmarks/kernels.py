@@ -54,7 +54,7 @@ def operands(kernel: _core.Kernel) -> tuple[tuple[int, ...], list[np.ndarray], f
     if kernel.family == "block":
         segments, steps = 9, max(2, 4096 // 9 // (width + kernel.rows))
         depth = segments * steps
-        arrays = [np.ones(depth * kernel.rows, dtype), np.ones(depth * width, dtype), np.zeros(kernel.rows * width, dtype)]
+        arrays = [np.ones(depth * kernel.rows, dtype), aligned(depth * width, dtype), np.zeros(kernel.rows * width, dtype)]
         return (segments, steps, lanes, 0), arrays, 2.0 * depth * kernel.rows * width
     if kernel.family == "lane":
         outer, inner, groups = 3, 3, 2 * lanes

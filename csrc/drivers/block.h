@@ -28,6 +28,9 @@ struct BlockTaps {
     std::vector<int64_t> lhs, rhs, reach;  // reach[tap * dims + axis]
 };
 
+// Taps that an output meets, of all that there are: on average.
+double met_taps(const Problem& problem);
+
 // Cycles of one step of a tile: two multiply-adds and two loads a cycle, and a latency of four.
 inline double block_tile_cycles(int rows, int vectors) { return 0.4 + std::max({4.0, 0.5 * rows * vectors, 0.5 * (rows + vectors)}); }
 

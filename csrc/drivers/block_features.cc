@@ -5,12 +5,13 @@
 
 #include "base/tasks.h"
 #include "drivers/block.h"
+#include "drivers/block_tiles.h"
 #include "drivers/geometry.h"
 
 namespace fastconv {
 namespace {
 
-constexpr int64_t kPixels = 192;                  // of a task, at most
+constexpr int64_t kPixels = 192;                  // of a task, about
 constexpr int64_t kTableEntries = 8192;           // pointers of a task
 constexpr int64_t kPanelBytes = 96 << 10;         // of weights between two visits of a sum
 constexpr int64_t kTasks = 16;                    // enough to keep many cores even
@@ -22,20 +23,21 @@ class ByFeatures final : public BlockForm<T> {
 public:
     ByFeatures(const BlockCall<T>& call, const BlockSet<T>& set)
         : call_(call), p(call_.p), set_(set), kernels_(tile_kernels<T>(current_isa())), taps_(p), panels_(p, set.lanes, set.max_vectors),
-          rows_(set.max_rows[panels_.max_vectors]) {
+          rows_(set.max_rows[panels_.max_vectors]), tiles_(p, taps_, rows_, panels_.max_vectors) {
         pixels_ = p.batch;
         for (int i = 0; i < p.dims; ++i) pixels_ *= p.axes[i].out;
         direct_ = p.out.outer[2] == 1;
         const double products = static_cast<double>(pixels_) * static_cast<double>(p.features * p.channels * taps_.count);
         const int64_t wanted = std::max<int64_t>(1, static_cast<int64_t>(std::min<double>(kTasks, products / kTaskProducts)));
-        const int64_t most = std::max<int64_t>(rows_, std::min(kPixels, kTableEntries / taps_.count));
-        pixel_blocks_ = ceil_div(pixels_, most);
+        const int64_t most_pixels = std::max<int64_t>(rows_, std::min(kPixels, kTableEntries / taps_.count));
+        pixel_blocks_ = ceil_div(pixels_, most_pixels);
+        if (pixel_blocks_ >= wanted)
+            pixel_blocks_ = (pixel_blocks_ + wanted / 2) / wanted * wanted;  // shared out evenly by two threads or four
         const bool heavy = p.features * p.channels * taps_.count * static_cast<int64_t>(sizeof(T)) > kWeightsOfOneTask;
         if (heavy && pixel_blocks_ < wanted) panel_blocks_ = std::min(panels_.count, ceil_div(wanted, pixel_blocks_));
         if (pixel_blocks_ * panel_blocks_ < (heavy ? wanted / 2 : wanted))
             pixel_blocks_ = std::min(ceil_div(pixels_, rows_), ceil_div(wanted, panel_blocks_));
-        pixel_block_ = ceil_div(ceil_div(pixels_, pixel_blocks_), rows_) * rows_;
-        pixel_blocks_ = ceil_div(pixels_, pixel_block_);
+        pixel_block_ = ceil_div(ceil_div(pixels_, rows_), pixel_blocks_) * rows_;
         const int64_t step_bytes = taps_.count * panels_.max_vectors * set.lanes * static_cast<int64_t>(sizeof(T));
         const int64_t most_channels = std::max<int64_t>(8, kPanelBytes / step_bytes);
         channel_block_ = ceil_div(p.channels, ceil_div(p.channels, most_channels));
@@ -44,11 +46,11 @@ public:
     }
 
     double cycles() const override {
-        const double pixels = static_cast<double>(pixels_), taps = static_cast<double>(taps_.count);
+        const double pixels = static_cast<double>(pixels_), taps = met_taps(p);
         const double outputs = pixels * static_cast<double>(p.features), weights = static_cast<double>(panels_.size());
         double step = 0;
         for (int64_t panel = 0; panel < panels_.count; ++panel) step += block_tile_cycles(rows_, panels_.panel_vectors(panel));
-        double cycles = step * taps * static_cast<double>(p.channels) * pixels / rows_ + pixels * (20 + 3 * taps);
+        double cycles = step * taps * static_cast<double>(p.channels) * pixels / rows_ + pixels * (40 + 3 * taps);
         cycles += weights * (p.rhs.outer[1] == 1 ? kCopied : kTransposed);
         const bool adjoin = p.dims > 0 && p.out.spatial[p.dims - 1] == 1;
         cycles += outputs * (direct_ ? 0 : adjoin ? kTransposed : kAlone);
@@ -77,22 +79,12 @@ public:
     }
 
 private:
-    struct Tile {
-        int64_t pixel, segments, table;  // first pixel of the block, taps that meet data, place in the table of pointers
-        int rows;
-        bool padded;
-    };
     struct Task {
         int64_t group, pixel, pixels, panel, panels;
-        int64_t tiles;
-        Tile* tile;
-        const T** a;       // [tile][segment][row]
-        int32_t* segment;  // [tile][segment]: its tap
-        int32_t* met;      // of each tap, in one tile: pixels that it meets
-        const T** b;       // of one tile
-        int64_t* out;      // of each pixel
-        T* chunk;          // of weights, where only one task needs it
-        T* sums;           // [pixel][features of the task], where outputs are not written at once
+        typename PixelTiles<T>::Table table;
+        const T** b;  // of one tile
+        T* chunk;     // of weights, where only one task needs it
+        T* sums;      // [pixel][features of the task], where outputs are not written at once
         int64_t sums_pitch;
     };
 
@@ -105,19 +97,14 @@ private:
         pack_block_chunk<T>(call_, taps_, panels_, group, panel, first, std::min(channel_block_, p.channels - first), to);
     }
 
-    int64_t most_tiles() const { return ceil_div(pixel_block_, rows_); }
     int64_t sums_pitch() const { return ceil_div(panels_.count, panel_blocks_) * panels_.max_vectors * set_.lanes; }
 
     int64_t sums_size() const { return direct_ ? 0 : pixel_block_ * sums_pitch(); }
     int64_t chunk_size() const { return pixel_blocks_ > 1 ? 0 : taps_.count * channel_block_ * panels_.max_vectors * set_.lanes; }
 
     size_t local_bytes() const {
-        const int64_t entries = most_tiles() * rows_ * taps_.count;
-        size_t bytes = static_cast<size_t>(entries) * sizeof(T*) + static_cast<size_t>(taps_.count) * sizeof(T*);
-        bytes += static_cast<size_t>(pixel_block_) * sizeof(int64_t) + static_cast<size_t>(most_tiles()) * sizeof(Tile);
-        bytes += static_cast<size_t>((most_tiles() + 1) * taps_.count) * sizeof(int32_t);
-        bytes += static_cast<size_t>(chunk_size() + sums_size()) * sizeof(T);
-        return bytes + 64;
+        return static_cast<size_t>(chunk_size() + sums_size()) * sizeof(T) + tiles_.bytes(pixel_block_) +
+               static_cast<size_t>(taps_.count) * sizeof(T*) + 64;
     }
 
     Task task_of(int64_t index, void* local) const {
@@ -125,130 +112,23 @@ private:
         t.panel = index % panel_blocks_ * panels_.count / panel_blocks_;
         t.panels = (index % panel_blocks_ + 1) * panels_.count / panel_blocks_ - t.panel;
         index /= panel_blocks_;
-        t.pixel = index % pixel_blocks_ * pixel_block_;
-        t.pixels = std::min(pixel_block_, pixels_ - t.pixel);
+        const int64_t block = index % pixel_blocks_, tiles = ceil_div(pixels_, rows_);
+        t.pixel = tiles * block / pixel_blocks_ * rows_;
+        t.pixels = std::min(tiles * (block + 1) / pixel_blocks_ * rows_, pixels_) - t.pixel;
         t.group = index / pixel_blocks_;
-        t.tiles = ceil_div(t.pixels, rows_);
         t.sums_pitch = sums_pitch();
         t.chunk = static_cast<T*>(local);
         t.sums = t.chunk + chunk_size();
         char* at = reinterpret_cast<char*>(t.sums + sums_size());
         at += (64 - reinterpret_cast<uintptr_t>(at) % 64) % 64;
-        t.a = reinterpret_cast<const T**>(at);
-        t.b = t.a + most_tiles() * rows_ * taps_.count;
-        t.out = reinterpret_cast<int64_t*>(t.b + taps_.count);
-        t.tile = reinterpret_cast<Tile*>(t.out + pixel_block_);
-        t.segment = reinterpret_cast<int32_t*>(t.tile + most_tiles());
-        t.met = t.segment + most_tiles() * taps_.count;
+        t.b = reinterpret_cast<const T**>(at);
+        t.table = tiles_.place(pixel_block_, t.b + taps_.count);
         return t;
     }
 
-    // A pixel's first input on every axis, and where that lies; digits of its position.
-    struct Pixel {
-        int64_t image, at[kMaxDims], input[kMaxDims], lhs, out;
-    };
-
-    Pixel pixel_at(const Task& t, int64_t index) const {
-        Pixel x;
-        x.lhs = p.lhs.offset + t.group * p.lhs.outer[0];
-        x.out = p.out.offset + t.group * p.out.outer[0];
-        for (int i = p.dims - 1; i >= 0; --i) {
-            x.at[i] = index % p.axes[i].out;
-            index /= p.axes[i].out;
-            x.input[i] = x.at[i] * p.axes[i].stride - p.axes[i].lo;
-            x.lhs += x.input[i] * p.lhs.spatial[i];
-            x.out += x.at[i] * p.out.spatial[i];
-        }
-        x.image = index;
-        x.lhs += index * p.lhs.outer[1];
-        x.out += index * p.out.outer[1];
-        return x;
-    }
-
-    void advance(Pixel* x) const {
-        for (int i = p.dims - 1; i >= 0; --i) {
-            const Axis& a = p.axes[i];
-            x->at[i] += 1;
-            x->input[i] += a.stride;
-            x->lhs += a.stride * p.lhs.spatial[i];
-            x->out += p.out.spatial[i];
-            if (x->at[i] < a.out) return;
-            x->at[i] = 0;
-            x->input[i] -= a.out * a.stride;
-            x->lhs -= a.out * a.stride * p.lhs.spatial[i];
-            x->out -= a.out * p.out.spatial[i];
-        }
-        x->image += 1;
-        x->lhs += p.lhs.outer[1];
-        x->out += p.out.outer[1];
-    }
-
-    // Pointers of one pixel to its taps, `step` apart, and to zeros on padding; met counts the taps' pixels with data, where some have
-    // none. Returns whether all taps meet data.
-    bool find_taps(const Pixel& x, const T** to, int64_t step, int32_t* met) const {
-        bool inside = true;
-        for (int i = 0; i < p.dims; ++i) {
-            const Axis& a = p.axes[i];
-            inside = inside && x.input[i] >= 0 && x.input[i] + (a.kernel - 1) * a.rhs_dilation < a.size;
-        }
-        const T* base = lhs_;
-        const int64_t* moved = taps_.lhs.data();
-        if (inside) {
-            for (int64_t tap = 0; tap < taps_.count; ++tap) to[tap * step] = base + (x.lhs + moved[tap]);
-            return true;
-        }
-        // The outer axes' steps once for all of the innermost axis.
-        const int lane = p.dims - 1;
-        const Axis& a = p.axes[lane];
-        const int64_t* reach = taps_.reach.data();
-        for (int64_t tap = 0; tap < taps_.count; reach += a.kernel * p.dims) {
-            bool meets = true;
-            for (int i = 0; i < lane; ++i) meets &= static_cast<uint64_t>(x.input[i] + reach[i]) < static_cast<uint64_t>(p.axes[i].size);
-            int64_t input = x.input[lane];
-            for (int64_t k = 0; k < a.kernel; ++k, ++tap, input += a.rhs_dilation) {
-                const bool data = meets & (static_cast<uint64_t>(input) < static_cast<uint64_t>(a.size));
-                met[tap] += data;
-                to[tap * step] = data ? base + (x.lhs + moved[tap]) : zeros_;
-            }
-        }
-        return false;
-    }
-
-    // Fills the tables of a task: tiles of as even numbers of pixels as there can be.
-    void find_pixels(const Task& t) const {
-        Pixel x = pixel_at(t, t.pixel);
-        for (int64_t i = 0; i < t.tiles; ++i) {
-            Tile& tile = t.tile[i];
-            tile.pixel = t.pixels * i / t.tiles;
-            tile.rows = static_cast<int>(t.pixels * (i + 1) / t.tiles - tile.pixel);
-            tile.table = i * taps_.count;
-            tile.segments = taps_.count;
-            const T** a = t.a + tile.table * rows_;
-            int32_t* segment = t.segment + tile.table;
-            std::memset(t.met, 0, static_cast<size_t>(taps_.count) * sizeof(int32_t));
-            int inside = 0;
-            for (int m = 0; m < tile.rows; ++m, advance(&x)) {
-                t.out[tile.pixel + m] = x.out;
-                inside += find_taps(x, a + m, tile.rows, t.met);
-            }
-            tile.padded = inside < tile.rows;
-            if (inside > 0) {
-                for (int64_t tap = 0; tap < taps_.count; ++tap) segment[tap] = static_cast<int32_t>(tap);
-                continue;
-            }
-            tile.segments = 0;  // taps that no pixel of the tile meets are dropped
-            for (int64_t tap = 0; tap < taps_.count; ++tap) {
-                if (t.met[tap] == 0) continue;
-                if (tile.segments < tap)
-                    std::memcpy(a + tile.segments * tile.rows, a + tap * tile.rows, static_cast<size_t>(tile.rows) * sizeof(T*));
-                segment[tile.segments++] = static_cast<int32_t>(tap);
-            }
-        }
-    }
-
     void run_task(int64_t index, void* local) const {
-        const Task t = task_of(index, local);
-        find_pixels(t);
+        Task t = task_of(index, local);
+        tiles_.fill(lhs_, zeros_, t.group, t.pixel, t.pixels, &t.table);
         for (int64_t c = 0; c < p.channels; c += channel_block_)
             for (int64_t panel = t.panel; panel < t.panel + t.panels; ++panel)
                 run_panel(t, panel, c, std::min(channel_block_, p.channels - c));
@@ -276,15 +156,17 @@ private:
         arguments.tail = direct_ ? lanes - (width - set_.lanes) : set_.lanes;
         arguments.accumulate = first > 0;
         const bool last = first + channels == p.channels;
-        for (int64_t i = 0; i < t.tiles; ++i) {
-            const Tile& tile = t.tile[i];
-            const int32_t* segment = t.segment + tile.table;
-            for (int64_t s = 0; s < tile.segments; ++s) t.b[s] = weights + panels_.row(segment[s], channels) * width;
-            for (int m = 0; m < tile.rows; ++m)
-                c[m] = direct_ ? call_.out + t.out[tile.pixel + m] + lane
-                               : t.sums + (tile.pixel + m) * t.sums_pitch + lane - panels_.first_vector(t.panel) * set_.lanes;
+        for (int64_t i = 0; i < t.table.tiles; ++i) {
+            const BlockTile& tile = t.table.tile[i];
+            const int32_t* tap = t.table.tap + tile.taps;
+            for (int64_t s = 0; s < tile.segments; ++s) t.b[s] = weights + panels_.row(tap[s], channels) * width;
+            arguments.a = t.table.pointer + tile.pointers;
             arguments.segments = tile.segments;
-            arguments.a = t.a + tile.table * rows_;
+            for (int m = 0; m < tile.rows; ++m) {
+                const int64_t pixel = t.table.order[tile.first + m];
+                c[m] = direct_ ? call_.out + t.table.out[pixel] + lane
+                               : t.sums + pixel * t.sums_pitch + lane - panels_.first_vector(t.panel) * set_.lanes;
+            }
             set_.at[tile.rows][vectors](arguments);
             if (!last) continue;
             if (tile.padded)
@@ -308,10 +190,10 @@ private:
         const T* lines[most];
         int64_t begin[most] = {}, end[most];
         for (int64_t pixel = 0; pixel < t.pixels;) {
-            T* to = call_.out + t.out[pixel] + lane * step;
+            T* to = call_.out + t.table.out[pixel] + lane * step;
             const T* from = t.sums + pixel * t.sums_pitch;
             int64_t run = 1;
-            while (run < most && pixel + run < t.pixels && t.out[pixel + run] == t.out[pixel] + run) ++run;
+            while (run < most && pixel + run < t.pixels && t.table.out[pixel + run] == t.table.out[pixel] + run) ++run;
             pixel += run;
             if (run < 4) {
                 for (int64_t q = 0; q < lanes; ++q)
@@ -336,6 +218,7 @@ private:
     const BlockTaps taps_;
     const BlockPanels panels_;
     const int rows_;
+    const PixelTiles<T> tiles_;
     bool direct_;
     int64_t pixels_, pixel_block_, pixel_blocks_, panel_blocks_ = 1, channel_block_;
     const T* lhs_ = nullptr;

@@ -51,6 +51,18 @@ BlockTaps::BlockTaps(const Problem& p) {
     }
 }
 
+double met_taps(const Problem& p) {
+    double taps = 1;
+    for (int i = 0; i < p.dims; ++i) {
+        const Axis& a = p.axes[i];
+        const Solver solver(a.stride, 1, a.size);
+        double met = 0;
+        for (int64_t k = 0; k < a.kernel; ++k) met += static_cast<double>(solver.solve(k * a.rhs_dilation - a.lo, a.out).count);
+        taps *= met / static_cast<double>(std::max<int64_t>(a.out, 1));
+    }
+    return taps;
+}
+
 template <class T>
 BlockSet<T>::BlockSet(const BlockKernels<T>& kernels) : lanes(kernels.lanes) {
     for (int i = 0; i < kernels.count; ++i) {

@@ -17,7 +17,10 @@ static void block(const BlockArguments<T>& arguments) {
             __asm__("" : "+r"(at) : : "memory");
             Vec<T> operand[Vectors];
 #pragma GCC unroll 4
-            for (int v = 0; v < Vectors; ++v) operand[v] = load(b + v * L);
+            for (int v = 0; v < Vectors; ++v) {
+                operand[v] = load(b + v * L);
+                if constexpr (Rows > 1) keep_in_register(operand[v]);
+            }
 #pragma GCC unroll 8
             for (int m = 0; m < Rows; ++m) {
                 const Vec<T> scale = splat(row[m][at]);

@@ -12,7 +12,10 @@ static void point(const PointArguments<T>& arguments) {
         const int64_t at = *offset;
         Vec<T> operand[Vectors];
 #pragma GCC unroll 4
-        for (int v = 0; v < Vectors; ++v) operand[v] = load(weight + v * L);
+        for (int v = 0; v < Vectors; ++v) {
+            operand[v] = load(weight + v * L);
+            if constexpr (Rows > 1) keep_in_register(operand[v]);
+        }
 #pragma GCC unroll 16
         for (int m = 0; m < Rows; ++m) {
             const Vec<T> scale = splat(row[m][at]);

@@ -12,7 +12,10 @@ static void tile(int64_t depth, const T* a, const T* b, T* c, bool accumulate) {
     for (int64_t k = 0; k < depth; ++k) {
         Vec<T> operand[Vectors];
 #pragma GCC unroll 4
-        for (int v = 0; v < Vectors; ++v) operand[v] = load(b + v * L);
+        for (int v = 0; v < Vectors; ++v) {
+            operand[v] = load(b + v * L);
+            if constexpr (Rows > 1) keep_in_register(operand[v]);
+        }
 #pragma GCC unroll 24
         for (int m = 0; m < Rows; ++m) {
             const Vec<T> scale = splat(ByRows ? row[m][k] : a[m]);
