@@ -15,6 +15,7 @@ constexpr int64_t kScratchBytes = int64_t{1} << 19;     // aimed at
 constexpr int64_t kMostScratch = int64_t{1} << 21;      // elements of one copy of the input
 constexpr int64_t kMostPacked = int64_t{1} << 28;       // elements
 constexpr int64_t kTasks = 16;                          // enough to keep many cores even
+constexpr int64_t kShare = 4;                           // threads that few tasks should share out between
 constexpr int64_t kTaskProducts = 1 << 17;              // a task smaller than this costs more to hand out than to run
 constexpr int64_t kAliases = 1024;                      // channels this many elements apart share a set of the first cache
 constexpr int64_t kFewChannels = 8;                     // may be read where they lie, however far apart
@@ -165,6 +166,9 @@ void choose_blocks(PointPart* part, const PointTiles& tiles) {
         if (axis == nullptr) break;
         axis->block = even_block(axis->positions, axis->block / 2);
     }
+    // Few blocks of a line are as many as two threads or four share out evenly.
+    const int64_t blocks = ceil_div(line.positions, line.block);
+    if (blocks > kShare && blocks < kTasks * kShare) line.block = ceil_div(line.positions, ceil_div(blocks, kShare) * kShare);
     part->scratch = lay_out(part);
     for (int i = 0; i < part->axes; ++i) part->axis[i].blocks = ceil_div(part->axis[i].positions, part->axis[i].block);
 }
