@@ -19,6 +19,8 @@ namespace {
 constexpr int64_t kDepthBytes = 1 << 18;  // of a panel's weights that stay in the second cache
 constexpr int64_t kPackAlone = 1 << 16;   // elements of weights that the calling thread packs alone
 constexpr int64_t kPackSteps = 256;       // packed at a time
+constexpr int64_t kCacheBytes = 2 << 20;  // of a core: outputs that are more lie far away when they are written
+constexpr int64_t kPageBytes = 4096;
 constexpr int kMaxRows = 16, kMaxVectors = 4;
 
 template <class T>
@@ -49,6 +51,9 @@ public:
             const int64_t lists = 4 * part.points() * static_cast<int64_t>(sizeof(T*));
             local_ = std::max(local_, (part.scratch + sums + 3 * 16) * static_cast<int64_t>(sizeof(T)) + lists);
         }
+        double outputs = static_cast<double>(p_.groups * p_.batch * p_.features);
+        for (int i = 0; i < p_.dims; ++i) outputs *= static_cast<double>(p_.axes[i].out);
+        far_ = outputs * static_cast<double>(sizeof(T)) > kCacheBytes;
     }
 
     // Packs the weights; `finite`: whether none of them is infinite or NaN, so that padding may be multiplied.
@@ -148,19 +153,26 @@ private:
             const PointSet& set = part.sets[static_cast<size_t>(unit.set)];
             const PointPanel& panel = set.panels[static_cast<size_t>(unit.panel)];
             if (unit.twin < 0 && panel.at_output() && !plan_.merged) {
-                multiply(set, panel, b, in_place, lists.row, lists.out, panel.runs[0].out);
+                multiply(set, panel, b, in_place, lists.row, lists.out, panel.runs[0].out, {});
+                continue;
+            }
+            const Strips strips = strips_of(part, panel, b, lists.out, unit.twin >= 0);
+            if (strips.lines && set.depth == 0 && (unit.twin < 0 || part.sets[static_cast<size_t>(unit.twin)].depth == 0)) {
+                store_empty(set, strips, b);
                 continue;
             }
             for (int64_t point = 0; point < b.points; ++point) {
                 lists.sum[0][point] = sums + point * panel.width;
                 lists.sum[1][point] = sums + (points + point) * panel.width;
             }
-            multiply(set, panel, b, in_place, lists.row, lists.sum[0], 0);
+            const int fetched = !is_far(strips) ? 0 : unit.twin >= 0 ? panel.columns / 2 : panel.columns;
+            multiply(set, panel, b, in_place, lists.row, lists.sum[0], 0, {&strips, 0, fetched});
             if (unit.twin >= 0) {
                 const PointSet& twin = part.sets[static_cast<size_t>(unit.twin)];
-                multiply(twin, twin.panels[static_cast<size_t>(unit.panel)], b, in_place, lists.row, lists.sum[1], 0);
+                multiply(twin, twin.panels[static_cast<size_t>(unit.panel)], b, in_place, lists.row, lists.sum[1], 0,
+                         {&strips, fetched, fetched > 0 ? panel.columns : 0});
             }
-            store(part, panel, b, lists.out, lists.sum[0], unit.twin >= 0 ? lists.sum[1] : nullptr);
+            store(strips, panel.width, lists.sum[0], unit.twin >= 0 ? lists.sum[1] : nullptr);
         }
     }
 
@@ -194,9 +206,46 @@ private:
         }
     }
 
+    // How the outputs of a unit lie: `each` neighbours a point, `step` from point to point of a strip; as lines where there is no gap.
+    struct Strips {
+        const PointPanel* panel;
+        T* const* out;
+        int64_t points, length, step, each;
+        bool lines;
+    };
+
+    static Strips strips_of(const PointPart& part, const PointPanel& panel, const PointBlock& b, T* const* out, bool twins) {
+        const PointAxis& line = part.axis[part.line];
+        int64_t length = b.count[part.line];
+        if (part.row >= 0 && length == line.positions && part.axis[part.row].q_out == length * line.q_out) length *= b.count[part.row];
+        return {&panel, out, b.points, length, line.q_out, twins ? 2 : 1, twins || line.q_out == 1};
+    }
+
+    // Whether a unit's lines are better fetched: columns whole pages apart would push each other out of the first cache.
+    bool is_far(const Strips& strips) const {
+        return far_ && strips.lines && strips.panel->runs[0].step * static_cast<int64_t>(sizeof(T)) % kPageBytes != 0;
+    }
+
+    // Columns whose lines are fetched while others are summed: writing to lines that lie far away would wait for each.
+    struct Fetch {
+        const Strips* strips;
+        int first, last;
+    };
+
+    void fetch(const Fetch& columns, int64_t tile, int64_t tiles) const {
+        const int64_t count = columns.last - columns.first;
+        const int64_t first = columns.first + count * tile / tiles, last = columns.first + count * (tile + 1) / tiles;
+        const Strips& strips = *columns.strips;
+        for (const ColumnRun& run : strips.panel->runs) {
+            const int64_t from = std::max<int64_t>(first - run.start, 0), end = std::min<int64_t>(last - run.start, run.length);
+            for (int64_t point = 0; point < strips.points && from < end; point += strips.length)
+                kernels_.fetch(strips.out[point] + run.out + from * run.step, run.step, end - from, strips.length * strips.each);
+        }
+    }
+
     // The sums of a block's points and a panel's columns, finished.
     void multiply(const PointSet& set, const PointPanel& panel, const PointBlock& b, bool in_place, const T* const* row, T* const* sum,
-                  int64_t to) const {
+                  int64_t to, const Fetch& fetched) const {
         const int32_t* offset = in_place ? set.in_place.data() : set.in_scratch.data();
         const T* weight = packed_ + b.group * plan_.packed + panel.packed;
         const int vectors = panel.width / kernels_.lanes;
@@ -207,6 +256,7 @@ private:
             PointArguments<T> a{last - first, offset + first, nullptr, weight + first * panel.width, nullptr, to, block > 0};
             for (int64_t tile = 0; tile < tiles; ++tile) {
                 const int64_t from = points * tile / tiles, end = points * (tile + 1) / tiles;
+                if (last == depth && fetched.first < fetched.last) fetch(fetched, tile, tiles);
                 a.row = row + from;
                 a.sum = sum + from;
                 table_.run[end - from][vectors](a);
@@ -219,32 +269,45 @@ private:
     void finish(const PointSet& set, const PointPanel& panel, const PointBlock& b, T* const* sum, int64_t to) const {
         if (bias_ == nullptr && p_.activation == Activation::none) return;
         T bias[kMaxLanes];
-        if (bias_ != nullptr)
-            for (int j = 0; j < panel.columns; ++j) {
-                const int64_t feature = set.lattice.columns[static_cast<size_t>(panel.first + j)].feature;
-                bias[j] = bias_[(b.group * p_.features + feature) * p_.bias_stride];
-            }
+        find_bias(set, panel, b, bias);
         for (int64_t point = 0; point < b.points; ++point)
             finish_row<T>(sum[point] + to, panel.columns, 1, bias_ == nullptr ? nullptr : bias, 1, p_.activation);
     }
 
+    // Of each column, where there is one.
+    void find_bias(const PointSet& set, const PointPanel& panel, const PointBlock& b, T* to) const {
+        for (int j = 0; j < panel.columns && bias_ != nullptr; ++j) {
+            const int64_t feature = set.lattice.columns[static_cast<size_t>(panel.first + j)].feature;
+            to[j] = bias_[(b.group * p_.features + feature) * p_.bias_stride];
+        }
+    }
+
+    // Lines of outputs that no tap meets.
+    void store_empty(const PointSet& set, const Strips& strips, const PointBlock& b) const {
+        const PointPanel& panel = *strips.panel;
+        T bias[kMaxLanes], value[kMaxLanes] = {};
+        find_bias(set, panel, b, bias);
+        finish_row<T>(value, panel.columns, 1, bias_ == nullptr ? nullptr : bias, 1, p_.activation);
+        for (const ColumnRun& run : panel.runs)
+            for (int j = 0; j < run.length; ++j)
+                for (int64_t point = 0; point < strips.points; point += strips.length)
+                    std::fill_n(strips.out[point] + run.out + j * run.step, strips.length * strips.each, value[run.start + j]);
+    }
+
     // The way out. A few columns at a time for all lines: neighbouring lines of a feature lie near each other.
-    void store(const PointPart& part, const PointPanel& panel, const PointBlock& b, T* const* out, T* const* sum, T* const* twin) const {
-        const PointAxis& line = part.axis[part.line];
-        int64_t length = b.count[part.line];
-        if (part.row >= 0 && length == line.positions && part.axis[part.row].q_out == length * line.q_out) length *= b.count[part.row];
-        for (const ColumnRun& run : panel.runs) {
-            const bool by_lines = twin != nullptr || (line.q_out == 1 && run.length >= kShortRun);
+    void store(const Strips& strips, int64_t width, T* const* sum, T* const* twin) const {
+        for (const ColumnRun& run : strips.panel->runs) {
+            const bool by_lines = strips.each > 1 || (strips.lines && run.length >= kShortRun);
             const int some = by_lines ? kernels_.lanes : run.step == 1 ? run.length : 1;
             for (int j = 0; j < run.length; j += some) {
                 const int columns = std::min(some, run.length - j), from = run.start + j;
-                for (int64_t point = 0; point < b.points; point += length) {
-                    T* to = out[point] + run.out + j * run.step;
+                for (int64_t point = 0; point < strips.points; point += strips.length) {
+                    T* to = strips.out[point] + run.out + j * run.step;
                     if (by_lines)
-                        kernels_.lines(to, run.step, sum[point] + from, twin == nullptr ? nullptr : twin[point] + from, panel.width, length,
-                                       columns);
+                        kernels_.lines(to, run.step, sum[point] + from, twin == nullptr ? nullptr : twin[point] + from, width,
+                                       strips.length, columns);
                     else
-                        kernels_.copy(to, line.q_out, sum[point] + from, panel.width, length, columns);
+                        kernels_.copy(to, strips.step, sum[point] + from, width, strips.length, columns);
                 }
             }
         }
@@ -263,6 +326,7 @@ private:
     T* out_;
     std::vector<int64_t> first_task_;
     int64_t tasks_ = 0, local_ = 0;
+    bool far_ = false;  // whether outputs are more than a cache holds
     T* packed_ = nullptr;
     mutable std::atomic<bool> suspicious_{false};
     std::atomic<bool> finite_weights_{true};

@@ -39,6 +39,8 @@ struct PointKernels {
     // to_step apart. With `twin` not null, two sets of rows become lines of twice the length: to[j][2i] = from[i][j] and
     // to[j][2i + 1] = twin[i][j].
     void (*lines)(T* to, int64_t to_step, const T* from, const T* twin, int64_t from_step, int64_t count, int64_t length);
+    // Asks the caches for lines [j][i], j < count and i < length, that lie to_step apart and will be written.
+    void (*fetch)(const T* to, int64_t to_step, int64_t count, int64_t length);
 };
 
 template <class T>

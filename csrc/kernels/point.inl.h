@@ -110,3 +110,12 @@ static void lines(T* to, int64_t to_step, const T* from, const T* twin, int64_t 
         }
     }
 }
+
+template <class T>
+static void fetch(const T* to, int64_t to_step, int64_t count, int64_t length) {
+    constexpr int64_t Line = 64 / sizeof(T);
+    for (int64_t j = 0; j < count; ++j, to += to_step) {
+        for (int64_t i = 0; i < length; i += Line) __builtin_prefetch(to + i, 1);
+        __builtin_prefetch(to + length - 1, 1);
+    }
+}
