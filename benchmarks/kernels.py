@@ -65,7 +65,7 @@ def operands(kernel: _core.Kernel) -> tuple[tuple[int, ...], list[np.ndarray], f
         taps, shifts, step = int(kernel.name.rsplit("x", 1)[1]), 3, 1 + (kernel.family == "plane2")
         sizes = (shifts * taps, (kernel.rows + taps) * (step * width + shifts), kernel.rows * width)
         return (1, shifts, 0), [np.ones(size, dtype) for size in sizes], 2.0 * shifts * taps * kernel.rows * width
-    if kernel.family == "spread":
+    if kernel.family in ("spread", "same"):
         depth = 36
         arrays = [np.ones((depth + n) * lanes, dtype) for n in (0, kernel.rows, kernel.rows)]
         return (depth, 1, 0), arrays, 2.0 * depth * kernel.rows * lanes

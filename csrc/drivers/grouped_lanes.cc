@@ -16,7 +16,7 @@
 namespace fastconv {
 namespace {
 
-constexpr int kMaxLaneRows = 32, kMaxSumRows = 8, kMaxSumTaps = 7, kMaxLanes = 16;
+constexpr int kMaxLaneRows = 32, kMaxSumRows = 8, kMaxSumTaps = 7;
 constexpr int64_t kPackAlone = 1 << 15;    // elements of weights that the calling thread packs alone
 constexpr int64_t kMaxElements = 1 << 24;  // of packed weights or of sums
 
@@ -25,20 +25,22 @@ class GroupedLanes {
 public:
     GroupedLanes(const Sweep& sweep, const T* lhs, const T* rhs, T* out, const Finish<T>& finish)
         : s(sweep), f(finish), kernels_(grouped_kernels<T>(current_isa())), lanes_(kernels_.lanes), lhs_(lhs), rhs_(rhs), out_(out),
-          plan_(sweep, lanes_, sizeof(T), most_rows(kernels_)) {
-        for (int i = 0; i < kernels_.lane_count; ++i) rows_[kernels_.lane_rows[i].rows] = kernels_.lane_rows[i].run;
+          plan_(sweep, lanes_, sizeof(T)) {
+        for (int i = 0; i < kernels_.lane_count; ++i) {
+            const LanesKernel<T>& kernel = kernels_.lane_rows[i];
+            rows_[kernel.rows] = plan_.same ? kernel.run_same : kernel.run;
+            most_rows_ = std::max(most_rows_, kernel.rows);
+        }
         for (int i = 0; i < kernels_.lane_sum_count; ++i) {
             const LaneSumKernel<T>& kernel = kernels_.lane_sums[i];
             sums_[kernel.rows][kernel.taps] = kernel.run;
             most_taps_ = std::max(most_taps_, kernel.taps);
         }
-        // Tiles are rounded up to one that exists; the ring and the sums end with what it reads or writes beyond them.
-        tile_ = plan_.tile;
-        while (rows_[tile_] == nullptr) ++tile_;
-        row_sums_ = ceil_div(plan_.x_block, tile_) * tile_ * lanes_;
-        ring_elements_ = s.y.taps * plan_.slot + tile_ * plan_.x.step * lanes_;
+        // The ring and the sums end with what a tile reads or writes beyond them.
+        row_sums_ = (plan_.x_block + most_rows_) * lanes_;
+        ring_elements_ = s.y.taps * plan_.slot + most_rows_ * plan_.x.step * plan_.place;
         const int64_t elements = ring_elements_ + plan_.x_block * lanes_ + (plan_.kept ? plan_.y_block : 1) * row_sums_;
-        local_ = elements * static_cast<int64_t>(sizeof(T)) + plan_.chunk * lanes_ * static_cast<int64_t>(sizeof(int32_t)) + 4 * 64;
+        local_ = elements * static_cast<int64_t>(sizeof(T)) + indices() * static_cast<int64_t>(sizeof(int32_t)) + 4 * 64;
         weights_ = plan_.far_taps * s.channels * s.y.taps * s.x.taps * lanes_;
     }
 
@@ -65,81 +67,28 @@ public:
     }
 
 private:
-    // Lanes of one vector of outputs: how many exist, and where each lies.
-    struct Side {
-        int64_t first, count;  // output channels
-        int64_t in[kMaxLanes], out[kMaxLanes], weight[kMaxLanes];
-        T bias[kMaxLanes];
-        bool out_adjoins, weight_adjoins;
-        // Spreading by permutations: lane j takes element index[j] + c of `sources` vectors at `base`; 0 sources: one by one.
-        int sources;
-        int64_t base, last;
-        int32_t index[kMaxLanes];
-    };
-
     struct Local {
         int32_t* index;  // of each channel of a chunk
         T *ring, *row, *sums;
-        Side side;
+        LanesSide side;
     };
 
-    Side side_of(int64_t vector) const {
-        Side side;
-        side.first = vector * lanes_;
-        side.count = std::min<int64_t>(lanes_, s.groups * s.features - side.first);
-        side.out_adjoins = side.weight_adjoins = true;
-        int64_t group = side.first / s.features, feature = side.first % s.features;
-        const int64_t first_group = group;
-        for (int64_t j = 0; j < lanes_; ++j) {
-            if (j < side.count) {
-                side.in[j] = group * s.in_group;
-                side.out[j] = group * s.out_group + feature * s.out_feature;
-                side.weight[j] = group * s.weight_group + feature * s.weight_feature;
-                side.bias[j] = f.bias == nullptr ? T(0) : f.bias[(side.first + j) * f.bias_stride];
-                side.index[j] = static_cast<int32_t>((group - first_group) * s.channels);
-                side.out_adjoins = side.out_adjoins && side.out[j] == side.out[0] + j;
-                side.weight_adjoins = side.weight_adjoins && side.weight[j] == side.weight[0] + j;
-            } else {
-                side.in[j] = side.in[0];
-                side.index[j] = 0;
-            }
-            if (++feature == s.features) feature = 0, ++group;
-        }
-        const int64_t groups = (side.first + side.count - 1) / s.features - first_group + 1;
-        const int64_t needed = groups * s.channels, total = s.groups * s.channels;
-        side.sources = 0;
-        side.base = side.in[0];
-        if (s.in_channel == 1 && (s.in_group == s.channels || groups == 1) && needed <= kMaxSpreadSources * lanes_) {
-            side.sources = static_cast<int>(ceil_div(needed, lanes_));
-            side.base = first_group * s.in_group;
-            side.last = lanes_;
-            // Never beyond the last channel: there another pixel begins, or nothing.
-            const bool adjoin = s.in_group == s.channels;
-            const int64_t excess = side.sources * int64_t{lanes_} - (adjoin ? total - first_group * s.channels : needed);
-            if (excess > 0 && adjoin && first_group * s.channels >= excess) {
-                side.base -= excess;
-                for (int64_t j = 0; j < lanes_; ++j) side.index[j] += static_cast<int32_t>(excess);
-            } else if (excess > 0) {
-                side.last = needed - (side.sources - 1) * lanes_;
-            }
-        }
-        return side;
-    }
+    int64_t indices() const { return plan_.same ? 0 : plan_.chunk * lanes_; }
 
     Local local_of(void* memory, int64_t vector) const {
         Local local;
         auto align = [](void* from) { return reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(from) + 63) / 64 * 64); };
         local.index = static_cast<int32_t*>(memory);
-        local.ring = align(local.index + plan_.chunk * lanes_);
+        local.ring = align(local.index + indices());
         local.row = align(local.ring + ring_elements_);
         local.sums = align(local.row + plan_.x_block * lanes_);
-        local.side = side_of(vector);
+        local.side = lanes_side(s, vector, lanes_);
         return local;
     }
 
     // Weights by vector, far tap, channel, row tap, tap: the order in which kernels read.
     void pack_weights(int64_t vector) {
-        const Side side = side_of(vector);
+        const LanesSide side = lanes_side(s, vector, lanes_);
         T* const packed = shared_ + vector * weights_;
         if (side.count < lanes_) std::memset(packed, 0, static_cast<size_t>(weights_) * sizeof(T));
         T* to = packed;
@@ -160,19 +109,23 @@ private:
 
     // Input row `row` (of one image and far tap, at `from`) into a slot of the ring, for `channels` channels from `first`.
     void spread_row(const Local& local, const LanesUnit& u, const T* from, int64_t row, int64_t first, int64_t channels, T* slot) const {
-        const Side& side = local.side;
-        const int64_t entries = (u.count - 1) * plan_.x.step + s.x.taps, base = plan_.x.input(u.own_x, u.x), width = plan_.pitch * lanes_;
+        const LanesSide& side = local.side;
+        const int64_t entries = (u.count - 1) * plan_.x.step + s.x.taps, base = plan_.x.input(u.own_x, u.x), width = plan_.channel;
         int64_t begin = std::min(entries, std::max<int64_t>(0, ceil_div(-base, plan_.x.dilation)));
         int64_t end = std::max(begin, std::min(entries, ceil_div(s.x.size - base, plan_.x.dilation)));
         if (row < 0 || row >= s.y.size) begin = end = entries;
-        for (int64_t c = 0; c < channels; ++c) {
-            std::memset(slot + c * width, 0, static_cast<size_t>(begin * lanes_) * sizeof(T));
-            std::memset(slot + c * width + end * lanes_, 0, static_cast<size_t>((entries - end) * lanes_) * sizeof(T));
+        for (int64_t c = 0; c < (plan_.same ? 1 : channels); ++c) {
+            std::memset(slot + c * width, 0, static_cast<size_t>(begin * plan_.place) * sizeof(T));
+            std::memset(slot + c * width + end * plan_.place, 0, static_cast<size_t>((entries - end) * plan_.place) * sizeof(T));
         }
         if (begin == end) return;
         const int64_t step = plan_.x.dilation * s.x.in;
         const T* source = from + row * s.y.in + (base + begin * plan_.x.dilation) * s.x.in;
-        T* to = slot + begin * lanes_;
+        T* to = slot + begin * plan_.place;
+        if (plan_.same) {
+            copy_places(to, source + side.in[0] + first, step, end - begin, channels);
+            return;
+        }
         if (side.sources > 0) {
             kernels_.spread(to, width, channels, source + side.base, step, end - begin, local.index, side.sources, side.last);
             return;
@@ -181,6 +134,16 @@ private:
             for (int64_t c = 0; c < channels; ++c)
                 for (int64_t j = 0; j < lanes_; ++j)
                     to[c * width + i * lanes_ + j] = source[i * step + side.in[j] + (first + c) * s.in_channel];
+    }
+
+    // Places of `channels` each.
+    void copy_places(T* to, const T* from, int64_t step, int64_t count, int64_t channels) const {
+        if (step == channels && plan_.place == channels) {
+            std::memcpy(to, from, static_cast<size_t>(count * channels) * sizeof(T));
+        } else {
+            for (int64_t c = 0; c < channels; c += lanes_)
+                kernels_.copy(to + c, plan_.place, from + c, step, count, std::min<int64_t>(lanes_, channels - c));
+        }
     }
 
     // Every row of a unit with every far tap and chunk of channels that meets data: body(row, far tap, first channel, channels,
@@ -194,7 +157,7 @@ private:
             const T* from = lhs_ + s.in + u.image * s.in_image + offset;
             for (int64_t first = 0; first < s.channels; first += plan_.chunk, ++passes) {
                 const int64_t channels = std::min(plan_.chunk, s.channels - first);
-                for (int64_t c = 0; c < channels; ++c)
+                for (int64_t c = 0; c < channels && !plan_.same; ++c)
                     for (int64_t j = 0; j < lanes_; ++j)
                         local.index[c * lanes_ + j] = local.side.index[j] + (j < local.side.count ? static_cast<int32_t>(first + c) : 0);
                 int64_t next = 0;  // rows of the ring are numbered from the first that the unit meets
@@ -206,7 +169,8 @@ private:
                     next = top + s.y.taps;
                     const int64_t row = plan_.y.input(u.own_y, u.y) + next * plan_.y.dilation;
                     const Ahead<T> ahead{from + local.side.base + row * s.y.in + plan_.x.input(u.own_x, u.x) * s.x.in,
-                                         plan_.x.dilation * s.x.in, t + 1 < u.rows ? (u.count - 1) * plan_.x.step + s.x.taps : 0};
+                                         plan_.x.dilation * s.x.in,
+                                         t + 1 < u.rows && !plan_.same ? (u.count - 1) * plan_.x.step + s.x.taps : 0};
                     body(t, far, first, channels, top % s.y.taps, passes, ahead);
                 }
             }
@@ -221,14 +185,23 @@ private:
         const Local local = local_of(memory, vector);
         const int64_t taps = s.y.taps * s.x.taps, depth = plan_.depth;
         const T* weights = shared_ + vector * weights_;
+        // Whole vectors of finished sums are made where they go.
+        const bool in_place = !plan_.kept && local.side.out_adjoins && local.side.count == lanes_ && f.bias == nullptr &&
+                              f.activation == Activation::none && tile_of(u.count) <= u.count;
+        const int64_t step = plan_.x.step * plan_.place, out_step = in_place ? plan_.x.count * s.x.out : lanes_;
         const int64_t passes = sweep(
             local, u, [&](int64_t t, int64_t far, int64_t first, int64_t channels, int64_t turn, int64_t pass, const Ahead<T>& ahead) {
                 T* sums = local.sums + (plan_.kept ? t * row_sums_ : 0);
+                T* const out = in_place ? out_row(out_, u, t) + local.side.out[0] : sums;
+                const int64_t* offset = plan_.offsets.data() + turn * depth;
                 const T* weight = weights + (far * s.channels + first) * taps * lanes_;
-                for (int64_t x = 0; x < u.count; x += tile_)
-                    rows_[tile_](channels * taps, plan_.offsets.data() + turn * depth, weight, local.ring + x * plan_.x.step * lanes_,
-                                 plan_.x.step * lanes_, sums + x * lanes_, pass > 0, ahead);
-                if (!plan_.kept) store_row(local.side, u, t, sums);
+                for (int64_t x = 0, tile; x < u.count; x += tile) {
+                    tile = tile_of(u.count - x);
+                    if (in_place) x = std::min(x, u.count - tile);  // the last tile moves back over what is done
+                    rows_[tile](
+                        {channels * taps, offset, weight, local.ring + x * step, step, out + x * out_step, out_step, pass > 0, ahead});
+                }
+                if (!plan_.kept && !in_place) store_row(local.side, u, t, sums);
             });
         if (!plan_.kept && passes > 0) return;
         for (int64_t t = 0; t < u.rows; ++t) {
@@ -243,12 +216,15 @@ private:
                plan_.x.position(u.own_x, u.x) * s.x.out;
     }
 
-    void store_row(const Side& side, const LanesUnit& u, int64_t t, T* sums) const {
+    void store_row(const LanesSide& side, const LanesUnit& u, int64_t t, T* sums) const {
         T* to = out_row(out_, u, t);
         const int64_t step = plan_.x.count * s.x.out;
-        if (f.bias != nullptr)
+        if (f.bias != nullptr) {
+            T bias[kVectorLanes] = {};
+            for (int64_t j = 0; j < side.count; ++j) bias[j] = f.bias[(side.first + j) * f.bias_stride];
             for (int64_t x = 0; x < u.count; ++x)
-                for (int64_t j = 0; j < side.count; ++j) sums[x * lanes_ + j] += side.bias[j];
+                for (int64_t j = 0; j < side.count; ++j) sums[x * lanes_ + j] += bias[j];
+        }
         if (f.activation != Activation::none) finish_row<T>(sums, u.count * lanes_, 1, nullptr, 0, f.activation);
         if (side.out_adjoins) {
             kernels_.copy(to + side.out[0], step, sums, lanes_, u.count, side.count);
@@ -303,7 +279,7 @@ private:
 
     // Row t of a unit in dy, a whole vector a position.
     const T* take_row(const Local& local, const LanesUnit& u, int64_t t, int64_t* step) const {
-        const Side& side = local.side;
+        const LanesSide& side = local.side;
         const T* from = out_row(const_cast<T*>(rhs_), u, t);
         *step = plan_.x.count * s.x.out;
         if (side.out_adjoins && side.count == lanes_) return from + side.out[0];
@@ -314,7 +290,7 @@ private:
     }
 
     void finish_sums(int64_t vector) const {
-        const Side side = side_of(vector);
+        const LanesSide side = lanes_side(s, vector, lanes_);
         T* from = sums_of(vector, 0);
         for (int64_t split = 1; split < plan_.splits; ++split)
             for (int64_t j = 0; j < weights_; ++j) from[j] += from[split * weights_ + j];
@@ -325,17 +301,19 @@ private:
                 for (int64_t c = 0; c < s.channels; ++c)
                     for (int64_t h = 0; h < s.y.taps; ++h)
                         for (int64_t k = q; k < q + taps; ++k, from += lanes_) {
-                            finish_row<T>(from, side.count, 1, f.bias == nullptr ? nullptr : side.bias, 1, f.activation);
+                            finish_row<T>(from, side.count, 1, f.bias == nullptr ? nullptr : f.bias + side.first * f.bias_stride,
+                                          f.bias_stride, f.activation);
                             T* to = out_ + s.weight + s.far_weight(far) + c * s.weight_channel + h * s.y.weight + k * s.x.weight;
                             for (int64_t j = 0; j < side.count; ++j) to[side.weight[j]] = from[j];
                         }
             }
     }
 
-    static int most_rows(const GroupedKernels<T>& kernels) {
-        int rows = 0;
-        for (int i = 0; i < kernels.lane_count; ++i) rows = std::max(rows, kernels.lane_rows[i].rows);
-        return rows;
+    // Positions of the next tile: an even share of those left, rounded up to a tile that exists.
+    int64_t tile_of(int64_t left) const {
+        int64_t tile = ceil_div(left, ceil_div(left, int64_t{most_rows_}));
+        while (rows_[tile] == nullptr) ++tile;
+        return tile;
     }
 
     const Sweep& s;
@@ -348,10 +326,10 @@ private:
     const LanesPlan plan_;
     LanesFunction<T> rows_[kMaxLaneRows + 1] = {};
     LaneSumFunction<T> sums_[kMaxSumRows + 1][kMaxSumTaps + 1] = {};
-    int most_taps_ = 0;
-    int64_t tile_ = 0, row_sums_ = 0, ring_elements_ = 0, local_ = 0;  // elements, but local_: bytes
-    int64_t weights_ = 0;                                              // of one vector of outputs
-    T* shared_ = nullptr;                                              // packed weights, or a gradient's sums
+    int most_rows_ = 0, most_taps_ = 0;
+    int64_t row_sums_ = 0, ring_elements_ = 0, local_ = 0;  // elements, but local_: bytes
+    int64_t weights_ = 0;                                   // of one vector of outputs
+    T* shared_ = nullptr;                                   // packed weights, or a gradient's sums
     mutable std::atomic<bool> suspicious_{false};
 };
 
@@ -363,7 +341,7 @@ const char* run_grouped_lanes(const Sweep& sweep, const T* lhs, const T* rhs, T*
     const double listed = static_cast<double>(sweep.y.taps) * static_cast<double>(sweep.y.taps) * static_cast<double>(sweep.x.taps) *
                           static_cast<double>(sweep.channels);
     const double ring =
-        static_cast<double>(sweep.y.taps) * (static_cast<double>(sweep.x.taps) + 512 * static_cast<double>(sweep.x.stride)) * kMaxLanes;
+        static_cast<double>(sweep.y.taps) * (static_cast<double>(sweep.x.taps) + 512 * static_cast<double>(sweep.x.stride)) * kVectorLanes;
     if (listed > kMaxElements || ring > kMaxElements) return "grouped: the kernel is too large";
     return GroupedLanes<T>(sweep, lhs, rhs, out, finish).run(executor);
 }

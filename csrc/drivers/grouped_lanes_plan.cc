@@ -1,5 +1,7 @@
 #include "drivers/grouped_lanes_plan.h"
 
+#include "kernels/grouped.h"
+
 namespace fastconv {
 namespace {
 
@@ -13,13 +15,57 @@ constexpr int64_t kTaskProducts = 1 << 17;  // less work is not worth a task of 
 
 }  // namespace
 
-LanesPlan::LanesPlan(const Sweep& s, int lanes, int64_t element, int most_rows) : x(s.x), y(s.y) {
+LanesSide lanes_side(const Sweep& s, int64_t vector, int lanes) {
+    LanesSide side;
+    side.first = vector * lanes;
+    side.count = std::min<int64_t>(lanes, s.groups * s.features - side.first);
+    side.out_adjoins = side.weight_adjoins = true;
+    int64_t group = side.first / s.features, feature = side.first % s.features;
+    const int64_t first_group = group;
+    for (int64_t j = 0; j < lanes; ++j) {
+        if (j < side.count) {
+            side.in[j] = group * s.in_group;
+            side.out[j] = group * s.out_group + feature * s.out_feature;
+            side.weight[j] = group * s.weight_group + feature * s.weight_feature;
+            side.index[j] = static_cast<int32_t>((group - first_group) * s.channels);
+            side.out_adjoins = side.out_adjoins && side.out[j] == side.out[0] + j;
+            side.weight_adjoins = side.weight_adjoins && side.weight[j] == side.weight[0] + j;
+        } else {
+            side.in[j] = side.in[0];
+            side.index[j] = 0;
+        }
+        if (++feature == s.features) feature = 0, ++group;
+    }
+    const int64_t groups = (side.first + side.count - 1) / s.features - first_group + 1;
+    const int64_t needed = groups * s.channels, total = s.groups * s.channels;
+    side.sources = 0;
+    side.base = side.in[0];
+    if (s.in_channel == 1 && (s.in_group == s.channels || groups == 1) && needed <= kMaxSpreadSources * lanes) {
+        side.sources = static_cast<int>(ceil_div(needed, lanes));
+        side.base = first_group * s.in_group;
+        side.last = lanes;
+        // Never beyond the last channel: there another pixel begins, or nothing.
+        const bool adjoin = s.in_group == s.channels;
+        const int64_t excess = side.sources * int64_t{lanes} - (adjoin ? total - first_group * s.channels : needed);
+        if (excess > 0 && adjoin && first_group * s.channels >= excess) {
+            side.base -= excess;
+            for (int64_t j = 0; j < lanes; ++j) side.index[j] += static_cast<int32_t>(excess);
+        } else if (excess > 0) {
+            side.last = needed - (side.sources - 1) * lanes;
+        }
+    }
+    return side;
+}
+
+LanesPlan::LanesPlan(const Sweep& s, int lanes, int64_t element) : x(s.x), y(s.y) {
     images = s.images;
     far_positions = s.far_positions();
     far_taps = s.far_taps();
     const int64_t outputs = s.groups * s.features;
     vectors = ceil_div(outputs, lanes);
-    auto row_bytes = [&](int64_t positions) { return ((positions - 1) * x.step + s.x.taps) * s.y.taps * lanes * element; };
+    same = !s.gradient && (s.groups == 1 || s.features % lanes == 0);
+    const int64_t each = same ? 1 : lanes;
+    auto row_bytes = [&](int64_t positions) { return ((positions - 1) * x.step + s.x.taps) * s.y.taps * each * element; };
     x_block = std::min(x.longest, kMostRow);
     while (x_block > kLeastRow && row_bytes(x_block) * s.channels > kRingBytes) x_block = std::max(kLeastRow, (x_block + 1) / 2);
     x_blocks = ceil_div(x.longest, x_block);
@@ -27,9 +73,10 @@ LanesPlan::LanesPlan(const Sweep& s, int lanes, int64_t element, int most_rows) 
     chunk = std::max<int64_t>(1, std::min(s.channels, kRingBytes / row_bytes(x_block)));
     chunk = ceil_div(s.channels, ceil_div(s.channels, chunk));
     pitch = (x_block - 1) * x.step + s.x.taps;
-    slot = chunk * pitch * lanes;
+    place = same ? chunk : lanes;
+    channel = same ? 1 : pitch * lanes;
+    slot = chunk * pitch * each;
     depth = chunk * s.y.taps * s.x.taps;
-    tile = ceil_div(x_block, ceil_div(x_block, most_rows));
     kept = far_taps > 1 || chunk < s.channels;
 
     // Cut rows until there are enough tasks.
@@ -46,9 +93,9 @@ LanesPlan::LanesPlan(const Sweep& s, int lanes, int64_t element, int most_rows) 
     for (int64_t turn = 0; turn < s.y.taps; ++turn)
         for (int64_t c = 0; c < chunk; ++c)
             for (int64_t h = 0; h < s.y.taps; ++h) {
-                const int64_t row = (turn + h) % s.y.taps * slot + c * pitch * lanes;
+                const int64_t row = (turn + h) % s.y.taps * slot + c * channel;
                 row_offsets.push_back(row);
-                for (int64_t q = 0; q < s.x.taps; ++q) offsets.push_back(row + q * lanes);
+                for (int64_t q = 0; q < s.x.taps; ++q) offsets.push_back(row + q * place);
             }
 }
 

@@ -10,6 +10,8 @@
 
 namespace fastconv {
 
+constexpr int kVectorLanes = 16;
+
 // Positions of an axis fall into classes in which neighbours' taps meet neighbouring inputs: position own + count * t with tap k
 // meets input(own, 0) + dilation * (t * step + k).
 struct Classes {
@@ -31,8 +33,20 @@ struct LanesUnit {
     int64_t image, far, own_y, y, rows, own_x, x, count;
 };
 
+// Lanes of one vector of outputs: how many exist, and where each lies.
+struct LanesSide {
+    int64_t first, count;  // output channels
+    int64_t in[kVectorLanes], out[kVectorLanes], weight[kVectorLanes];
+    bool out_adjoins, weight_adjoins;
+    // Spreading by permutations: lane j takes element index[j] + c of `sources` vectors at `base`; 0 sources: one by one.
+    int sources;
+    int64_t base, last;
+    int32_t index[kVectorLanes];
+};
+LanesSide lanes_side(const Sweep& sweep, int64_t vector, int lanes);
+
 struct LanesPlan {
-    LanesPlan(const Sweep& sweep, int lanes, int64_t element, int most_rows);
+    LanesPlan(const Sweep& sweep, int lanes, int64_t element);
 
     LanesUnit unit(int64_t index) const;
 
@@ -42,12 +56,13 @@ struct LanesPlan {
     int64_t units;    // of each vector
     int64_t splits;   // parts of a weight gradient's sum
     int64_t x_block, x_blocks, y_block, y_blocks;
-    int64_t tile;   // positions that one kernel call should take
-    int64_t chunk;  // channels spread at a time
-    bool kept;      // a unit's sums wait for far taps or for other chunks
-    int64_t pitch;  // vectors in a spread row of one channel
-    int64_t slot;   // elements in a row of the ring: a chunk of channels
-    int64_t depth;  // channels x row taps x taps of a full chunk
+    int64_t chunk;           // channels spread at a time
+    bool kept;               // a unit's sums wait for far taps or for other chunks
+    bool same;               // the lanes of every vector share a group, so that inputs need no spreading: the ring holds them once
+    int64_t pitch;           // places in a row of one channel of the ring
+    int64_t place, channel;  // elements from one place to the next, and to the next channel
+    int64_t slot;            // elements in a row of the ring: a chunk of channels
+    int64_t depth;           // channels x row taps x taps of a full chunk
     // Where a term's input lies in the ring, by turn of the ring, channel, row tap (and tap).
     std::vector<int64_t> offsets, row_offsets;
 };

@@ -141,7 +141,7 @@ private:
         }
         const int64_t apart = rows > 1 ? places[1] - places[0] : 0;
         kernels_.run[rows][width / plan_.lanes]({aim.rows, aim.pixels, places, aim.steps.row, aim.steps.pixel, apart, aim.lanes.at,
-                                                 aim.lanes.row, aim.lanes.pixel, sums, accumulate});
+                                                 aim.lanes.row, aim.lanes.pixel, sums, accumulate, plan_.in_place});
     }
 
     // Rows that continue each other in both operands are one.

@@ -18,15 +18,26 @@ struct Ahead {
     int64_t step, count;
 };
 
-// sum[t] (+)= sum over k < depth of weight[k] * in[offset[k] + t * step] for t < rows; each term a vector of lanes.
+// out[t] (+)= sum over k < depth of weight[k] * in[offset[k] + t * step] for t < rows; each term a vector of lanes, out[t] at
+// out + t * out_step. Where all lanes have the same input, `in` holds it once, and each element goes to every lane.
 template <class T>
-using LanesFunction = void (*)(int64_t depth, const int64_t* offset, const T* weight, const T* in, int64_t step, T* sum, bool accumulate,
-                               const Ahead<T>& ahead);
+struct LanesArguments {
+    int64_t depth;
+    const int64_t* offset;
+    const T *weight, *in;
+    int64_t step;
+    T* out;
+    int64_t out_step;
+    bool accumulate;
+    Ahead<T> ahead;
+};
+template <class T>
+using LanesFunction = void (*)(const LanesArguments<T>& arguments);
 
 template <class T>
 struct LanesKernel {
     int rows;
-    LanesFunction<T> run;
+    LanesFunction<T> run, run_same;  // run_same: the input is the same in all lanes
 };
 
 // sum[r][q] += sum over x < count of dy[x * dy_step] * in[offset[r] + x * step + q * lanes] for r < rows, q < taps; each term a

@@ -1,30 +1,53 @@
 // Body of the grouped kernels (kernels/grouped.h) for one ISA; included by kernels/isa/grouped_<isa>.cc inside its namespace.
 
+template <class T, int Rows>
+static inline void store_lanes(const LanesArguments<T>& o, const Vec<T> (&total)[Rows]) {
+    T* out = o.out;
+#pragma GCC unroll 32
+    for (int t = 0; t < Rows; ++t, out += o.out_step) store(out, o.accumulate ? total[t] + load<T>(out) : total[t]);
+}
+
 // Whole: the inputs of neighbouring rows are neighbouring vectors, at distances that instructions hold.
 template <class T, int Rows, bool Whole>
-static void lanes_by(int64_t depth, const int64_t* offset, const T* weight, const T* in, int64_t step, T* sum, bool accumulate,
-                     const Ahead<T>& ahead) {
+static void lanes_by(const LanesArguments<T>& o) {
     constexpr int L = kLanes<T>;
-    const int64_t move = Whole ? L : step;
+    const int64_t move = Whole ? L : o.step;
+    const T* weight = o.weight;
     Vec<T> total[Rows] = {};
-    for (int64_t k = 0; k < depth; ++k, weight += L) {
+    for (int64_t k = 0; k < o.depth; ++k, weight += L) {
         const Vec<T> scale = load(weight);
-        const T* from = in + offset[k];
-        if (k < ahead.count) __builtin_prefetch(ahead.first + k * ahead.step);
+        const T* from = o.in + o.offset[k];
+        if (k < o.ahead.count) __builtin_prefetch(o.ahead.first + k * o.ahead.step);
 #pragma GCC unroll 32
         for (int t = 0; t < Rows; ++t) total[t] = fma(scale, load(from + t * move), total[t]);
     }
-#pragma GCC unroll 32
-    for (int t = 0; t < Rows; ++t) store(sum + t * L, accumulate ? total[t] + load<T>(sum + t * L) : total[t]);
+    store_lanes<T, Rows>(o, total);
 }
 
 template <class T, int Rows>
-static void lanes(int64_t depth, const int64_t* offset, const T* weight, const T* in, int64_t step, T* sum, bool accumulate,
-                  const Ahead<T>& ahead) {
-    if (step == kLanes<T>)
-        lanes_by<T, Rows, true>(depth, offset, weight, in, step, sum, accumulate, ahead);
+static void lanes(const LanesArguments<T>& o) {
+    if (o.step == kLanes<T>)
+        lanes_by<T, Rows, true>(o);
     else
-        lanes_by<T, Rows, false>(depth, offset, weight, in, step, sum, accumulate, ahead);
+        lanes_by<T, Rows, false>(o);
+}
+
+// Four rows share a pointer: there are not enough of them for all.
+template <class T, int Rows>
+static void same_lanes(const LanesArguments<T>& o) {
+    constexpr int L = kLanes<T>, Fours = (Rows + 3) / 4;
+    const T* row[Fours];
+    for (int i = 0; i < Fours; ++i) row[i] = o.in + 4 * i * o.step;
+    const int64_t step = o.step;
+    const T* weight = o.weight;
+    Vec<T> total[Rows] = {};
+    for (int64_t k = 0; k < o.depth; ++k, weight += L) {
+        const Vec<T> scale = load(weight);
+        const int64_t at[4] = {o.offset[k], o.offset[k] + step, o.offset[k] + 2 * step, o.offset[k] + 3 * step};
+#pragma GCC unroll 32
+        for (int t = 0; t < Rows; ++t) total[t] = fma(scale, splat(row[t / 4][at[t % 4]]), total[t]);
+    }
+    store_lanes<T, Rows>(o, total);
 }
 
 template <class T, int Rows, int Taps>

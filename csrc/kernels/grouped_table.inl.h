@@ -3,7 +3,8 @@
 static const LanesKernel<float> kFloatLanes[] = {
 #define FASTCONV_ROW_float(...) __VA_ARGS__
 #define FASTCONV_ROW_double(...)
-#define FASTCONV_SPREAD(isa, element, rows) FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, lanes<element, rows>}, ))
+#define FASTCONV_SPREAD(isa, element, rows) \
+    FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, lanes<element, rows>, same_lanes<element, rows>}, ))
 #include "kernels/kernels.inc"
 };
 static const LaneSumKernel<float> kFloatLaneSums[] = {
@@ -21,7 +22,8 @@ static const PixelsKernel<float> kFloatPixels[] = {
 static const LanesKernel<double> kDoubleLanes[] = {
 #define FASTCONV_ROW_double(...) __VA_ARGS__
 #define FASTCONV_ROW_float(...)
-#define FASTCONV_SPREAD(isa, element, rows) FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, lanes<element, rows>}, ))
+#define FASTCONV_SPREAD(isa, element, rows) \
+    FASTCONV_IF_##isa(FASTCONV_ROW_##element({rows, lanes<element, rows>, same_lanes<element, rows>}, ))
 #include "kernels/kernels.inc"
 };
 static const LaneSumKernel<double> kDoubleLaneSums[] = {

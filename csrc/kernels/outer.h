@@ -9,7 +9,8 @@ namespace fastconv {
 
 // One register tile: sum[m][j] (+)= sum over y < rows, x < pixels of  a[m][y * a_row + x * a_pixel] * b[y * b_row + x * b_pixel + j]
 // for every row m and lane j of the tile; sum is without gaps. `a` is read where it lies, one element at a time. Kernels of more than
-// kOuterPlaces rows take them by threes: rows 3 i, 3 i + 1 and 3 i + 2 lie a_step apart.
+// kOuterPlaces rows take them by threes: rows 3 i, 3 i + 1 and 3 i + 2 lie a_step apart. Those kernels spend so little time on a vector of
+// b that, where it comes from far, memory must be asked for it early.
 constexpr int kOuterPlaces = 8;
 
 template <class T>
@@ -21,6 +22,7 @@ struct OuterArguments {
     int64_t b_row, b_pixel;
     T* sum;
     bool accumulate;
+    bool far;  // b lies in memory rather than in a cache
 };
 template <class T>
 using OuterFunction = void (*)(const OuterArguments<T>& arguments);

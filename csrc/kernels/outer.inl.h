@@ -50,9 +50,11 @@ static void outer(const OuterArguments<T>& o) {
     }
 }
 
+static constexpr int64_t kPixelsAhead = 32;  // of the vector that memory is asked for
+
 // More rows of one vector than there are pointers for: three share one.
-template <class T, int Rows>
-static void outer_by_threes(const OuterArguments<T>& o) {
+template <class T, int Rows, bool Far>
+static void threes(const OuterArguments<T>& o) {
     static_assert(Rows % 3 == 0, "rows go by threes");
     constexpr int L = kLanes<T>, Threes = Rows / 3;
     Vec<T> sum[Rows] = {};
@@ -64,6 +66,7 @@ static void outer_by_threes(const OuterArguments<T>& o) {
         int64_t first = 0, second = o.a_step, third = 2 * o.a_step;
         for (int64_t x = o.pixels; x > 0; --x) {
             const Vec<T> operand = load(b);
+            if constexpr (Far) __builtin_prefetch(b + kPixelsAhead * b_pixel);
 #pragma GCC unroll 9
             for (int i = 0; i < Threes; ++i) {
                 sum[3 * i] = fma(splat(row[i][first]), operand, sum[3 * i]);
@@ -78,6 +81,14 @@ static void outer_by_threes(const OuterArguments<T>& o) {
     }
 #pragma GCC unroll 27
     for (int m = 0; m < Rows; ++m) store(o.sum + m * L, o.accumulate ? sum[m] + load<T>(o.sum + m * L) : sum[m]);
+}
+
+template <class T, int Rows>
+static void outer_by_threes(const OuterArguments<T>& o) {
+    if (o.far)
+        threes<T, Rows, true>(o);
+    else
+        threes<T, Rows, false>(o);
 }
 
 template <class T, int Rows, int Vectors>

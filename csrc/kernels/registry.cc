@@ -33,7 +33,7 @@ constexpr Row kRows[] = {
 #define FASTCONV_BLOCK(isa, element, rows, vectors) {Isa::isa, #element, "block", rows, vectors, 0},
 #define FASTCONV_LANE(isa, element, rows, columns, taps) {Isa::isa, #element, "lane", rows, columns, taps},
 #define FASTCONV_PLANE(isa, element, rows, vectors, taps, step) {Isa::isa, #element, step == 1 ? "plane" : "plane2", rows, vectors, taps},
-#define FASTCONV_SPREAD(isa, element, rows) {Isa::isa, #element, "spread", rows, 1, 0},
+#define FASTCONV_SPREAD(isa, element, rows) {Isa::isa, #element, "spread", rows, 1, 0}, {Isa::isa, #element, "same", rows, 1, 0},
 #define FASTCONV_SPREAD_SUM(isa, element, rows, taps) {Isa::isa, #element, "spread_sum", rows, taps, 0},
 #define FASTCONV_PIXELS(isa, element, rows, vectors) {Isa::isa, #element, "pixels", rows, vectors, 0},
 #include "kernels/kernels.inc"
@@ -94,12 +94,15 @@ const char* run_grouped(const Row& row, int64_t runs, const int64_t* sizes, cons
     const std::string family = row.family;
     const int64_t lanes = kernels.lanes, count = std::max<int64_t>(sizes[0], row.rows);
     std::vector<int64_t> offset;
-    for (int64_t k = 0; k < count; ++k) offset.push_back(family == "pixels" ? k : k * lanes);
-    if (family == "spread") {
+    for (int64_t k = 0; k < count; ++k) offset.push_back(family == "pixels" || family == "same" ? k : k * lanes);
+    if (family == "spread" || family == "same") {
         for (int i = 0; i < kernels.lane_count; ++i) {
-            if (kernels.lane_rows[i].rows != row.rows) continue;
-            for (int64_t turn = 0; turn < runs; ++turn)
-                kernels.lane_rows[i].run(sizes[0], offset.data(), a, b, sizes[1] * lanes, c, sizes[2] != 0, {b, 0, 0});
+            const LanesKernel<T>& kernel = kernels.lane_rows[i];
+            if (kernel.rows != row.rows) continue;
+            const bool same = family == "same";
+            const LanesArguments<T> arguments{sizes[0], offset.data(), a,        b, sizes[1] * (same ? 1 : lanes), c,
+                                              lanes,    sizes[2] != 0, {b, 0, 0}};
+            for (int64_t turn = 0; turn < runs; ++turn) (same ? kernel.run_same : kernel.run)(arguments);
             return nullptr;
         }
     }
@@ -215,7 +218,7 @@ const char* run_as(const Row& row, int64_t runs, const int64_t* sizes, const T* 
         for (int i = 0; i < outer.count; ++i)
             if (outer.tiles[i].rows == row.rows && outer.tiles[i].vectors == row.columns) {
                 const OuterArguments<T> arguments{sizes[0], sizes[1], places.data(), sizes[1], 1, sizes[0] * sizes[1], b, sizes[1] * width,
-                                                  width,    c,        sizes[2] != 0};
+                                                  width,    c,        sizes[2] != 0, false};
                 for (int64_t turn = 0; turn < runs; ++turn) outer.tiles[i].run(arguments);
                 return nullptr;
             }

@@ -221,6 +221,23 @@ def test_spread(index: int, kernel: _core.Kernel) -> None:
             np.testing.assert_array_equal(sums.result.reshape(kernel.rows, lanes), expected + 5 * accumulate)
 
 
+@pytest.mark.parametrize(("index", "kernel"), rows_of("same"))
+def test_same(index: int, kernel: _core.Kernel) -> None:
+    dtype, lanes = dtype_of(kernel), lanes_of(kernel)
+    rng = np.random.default_rng(index)
+    for depth, step in ((0, 1), (1, 1), (5, 1), (3, 2), (7, 3)):
+        weights = integers(rng, (depth, lanes), dtype)
+        image = integers(rng, (max(depth, 1) + (kernel.rows - 1) * step,), dtype)
+        expected = sum(
+            (np.outer(image[k:][::step][: kernel.rows], weights[k]) for k in range(depth)), np.zeros((kernel.rows, lanes), dtype)
+        )
+        for accumulate in (False, True):
+            sums = Guarded(kernel.rows * lanes, dtype, 5 if accumulate else np.nan)
+            run(index, (depth, step, accumulate), weights, image, sums.result)
+            sums.check()
+            np.testing.assert_array_equal(sums.result.reshape(kernel.rows, lanes), expected + 5 * accumulate)
+
+
 @pytest.mark.parametrize(("index", "kernel"), rows_of("spread_sum"))
 def test_spread_sum(index: int, kernel: _core.Kernel) -> None:
     dtype, lanes, taps = dtype_of(kernel), lanes_of(kernel), kernel.cols
@@ -264,6 +281,7 @@ def test_every_level_has_every_family() -> None:
                 "plane2",
                 "point",
                 "spread",
+                "same",
                 "spread_sum",
                 "pixels",
             }, (isa, element)

@@ -26,6 +26,8 @@ TASKS = 16
 PRODUCT = 0.56  # a vector multiply-add in a full tile of pixels
 PRODUCT_LANES = 0.65  # and in one of channels: each waits for a load
 DOT = 0.9  # a vector multiply-add in a tile of dot products
+PRODUCT_SAME = 0.53  # where all lanes take the same element of the input: a broadcast each
+SAME_TILE = 40.0  # starting a tile of those
 SPREAD = 3.5  # a vector of spread input by permutations, the load from far included
 SPREAD_ALONE = 24.0  # and lane by lane
 ROW = 20.0  # starting a row: its copy, or its way out
@@ -140,21 +142,28 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     lanes = costs.lanes_of(problem, machine)
     sweeps = (_sweep(part, lanes) for part in rewrite.phases(problem) if 0 not in part.rhs_extents)
     several = SEVERAL if problem.groups > 1 and problem.channels * problem.features > 1 else 1.0
-    return several * sum(_pixel_cycles(s, lanes) if s.pixels else _lane_cycles(s, lanes) for s in sweeps)
+    return sum(several * _pixel_cycles(s, lanes) if s.pixels else _lane_cycles(s, lanes, several) for s in sweeps)
 
 
-def _lane_cycles(s: _Sweep, lanes: int) -> float:
+def _lane_cycles(s: _Sweep, lanes: int, several: float) -> float:
     vectors = ceil(s.groups * s.features / lanes)
     far = s.images * prod(a.positions * a.taps for a in s.far)
-    tile = min(s.x.positions, 14)
-    short = max(tile, 8) / tile * (tile + 1.5) / tile
     products = far * s.channels * s.y.positions * s.y.taps * s.x.positions * s.x.taps
     halo = 1 + s.x.reach / max(s.x.positions, 1) if s.x.positions < 32 else 1 + s.x.reach / 32
     rows = far * s.y.positions * max(1, min(s.y.taps, s.y.stride // gcd(s.y.stride, s.y.dilation)))
-    spread = rows * s.channels * s.x.positions * (1 if s.x.taps == 1 else s.x.stride) * halo
+    elements = rows * s.channels * s.x.positions * (1 if s.x.taps == 1 else s.x.stride) * halo
+    if not s.gradient and (s.groups == 1 or s.features % lanes == 0):
+        tile = min(s.x.positions, 28)
+        sums = products * PRODUCT_SAME * (max(tile, 8) + 1) / tile + far * s.y.positions * ceil(s.x.positions / 28) * SAME_TILE
+        laid_out = elements * COPY
+        several = 1.0  # channels of one vector are no neighbour's
+    else:
+        tile = min(s.x.positions, 14)
+        sums = products * PRODUCT_LANES * max(tile, 8) / tile * (tile + 1.5) / tile
+        laid_out = elements * (SPREAD if s.spreads else SPREAD_ALONE)
     stored = far * s.y.positions * (s.x.positions * (1 if s.apart == 1 else lanes) + ROW)
     weights = s.channels * _taps(s) * lanes
-    return vectors * (products * PRODUCT_LANES * short + spread * (SPREAD if s.spreads else SPREAD_ALONE) + rows * ROW + stored + weights)
+    return several * vectors * (sums + laid_out + rows * ROW + stored + weights)
 
 
 def _pixel_cycles(s: _Sweep, lanes: int) -> float:
