@@ -22,6 +22,8 @@ namespace {
 
 constexpr double kChunkProducts = 1 << 16;  // work below which a thread is not worth waking
 
+constexpr int64_t kStreamedColumns = 4;  // of a tile whose operands stream from memory
+
 // Steps `at` through a box, all axes but the last `inner`; false after the last place.
 bool step(int64_t* at, const Span* box, int axes) {
     for (int i = axes - 1; i >= 0; --i) {
@@ -138,11 +140,20 @@ private:
         return size;
     }
 
+    // The axis from which on a box lies in one line, of `count` elements a step of the columns apart; as its panel always does.
+    int line_of(const Span* box, const int64_t* steps, int64_t* count) const {
+        int axis = column_;
+        *count = box[axis].length();
+        while (axis > 0 && (box[axis - 1].length() == 1 || steps[axis - 1] == *count * steps[column_])) *count *= box[--axis].length();
+        return axis;
+    }
+
     // Copies a box of an operand into its panel.
     void gather_box(const T* source, int64_t lane_step, int64_t groups, const int64_t* steps, const Span* box, T* panel) const {
         LaneSide<T> side;
         if (lay_panel(box, panel, &side) == 0) return;
-        int64_t at[kMaxDims];
+        int64_t at[kMaxDims], count;
+        const int line = line_of(box, steps, &count);
         for (int i = 0; i < p.dims; ++i) at[i] = box[i].lo;
         do {
             const T* from = source;
@@ -152,9 +163,9 @@ private:
                 to += at[i] * side.step[i];
             }
             for (int64_t g = 0; g < groups; g += s.lanes)
-                kernels_.gather({std::min<int64_t>(s.lanes, groups - g), lane_step, box[column_].length(), steps[column_], s.group_block},
+                kernels_.gather({std::min<int64_t>(s.lanes, groups - g), lane_step, count, steps[column_], s.group_block},
                                 from + g * lane_step, panel + to + g);
-        } while (step(at, box, column_));
+        } while (step(at, box, line));
     }
 
     // Every channel of an operand of a block: in place, or copied into `panel`. `data` points at the block's group, image or
@@ -203,6 +214,7 @@ private:
         const bool whole = (s.lhs != LaneSource::in_place) && (s.rhs != LaneSource::in_place) && (s.reduce || !s.out_in_place);
         sweep.lanes = whole ? ceil_div(b.groups, s.lanes) * s.lanes : b.groups;  // panels have all of their lanes
         sweep.channels = s.channels();
+        sweep.most_columns = s.streamed ? kStreamedColumns : LaneTiles<T>::kMaxColumns;
         sweep.few_outputs = s.reduce;
         sweep.accumulate = s.reduce;
         sweep.lists = reinterpret_cast<int64_t*>(reinterpret_cast<char*>(local) +
@@ -249,7 +261,8 @@ private:
         const bool finish = bias_ != nullptr || p.activation != Activation::none;
         if (s.out_in_place && !finish) return;
         const T* bias = bias_ == nullptr ? nullptr : biases_ + o * s.padded + b.group;
-        int64_t at[kMaxDims];
+        int64_t at[kMaxDims], count = b.outputs[column_].length();
+        const int line = s.out_in_place ? column_ : line_of(b.outputs, out.step, &count);
         for (int i = 0; i < p.dims; ++i) at[i] = b.outputs[i].lo;
         do {
             int64_t from = made.origin, to = out.origin;
@@ -257,13 +270,12 @@ private:
                 from += at[i] * made.step[i];
                 to += at[i] * out.step[i];
             }
-            const int64_t count = b.outputs[column_].length();
             for (int64_t x = 0; finish && x < count; ++x)
                 finish_row<T>(made.data + from + x * made.step[column_], b.groups, 1, bias, 1, p.activation);
             for (int64_t g = 0; g < b.groups && !s.out_in_place; g += s.lanes)
                 kernels_.scatter({std::min<int64_t>(s.lanes, b.groups - g), p.out.outer[0], count, out.step[column_], s.group_block},
                                  made.data + from + g, out.data + to + g * p.out.outer[0]);
-        } while (step(at, b.outputs, column_));
+        } while (step(at, b.outputs, line));
     }
 
     // Every output, over one part of the taps.

@@ -16,10 +16,12 @@ constexpr double kMaxSums = 1 << 10;      // outputs of a group whose taps may b
 constexpr int64_t kWideBytes = 32 << 10;  // of panels of several vectors of groups
 constexpr int kMostVectors = 8;
 constexpr int64_t kPanelBytes = 64 << 10;
-constexpr int64_t kGroupBlock = 512;  // groups of a task that reads them in place
-constexpr int64_t kBlock = 1 << 10;   // outputs of a block without panels, at most,
-constexpr int64_t kTasks = 64;        // and so many blocks or more
-constexpr int64_t kTaps = 64;         // taps of a block without panels
+constexpr int64_t kGroupBlock = 2048;    // groups of a task that reads them in place: long runs of memory
+constexpr int64_t kBlock = 1 << 10;      // outputs of a block without panels, at most,
+constexpr int64_t kTasks = 64;           // and so many blocks or more
+constexpr int64_t kTaps = 64;            // taps of a block without panels
+constexpr double kStreamed = 4 << 20;    // bytes of the inputs or the outputs from which on memory sets the pace
+constexpr int64_t kPairedColumns = 128;  // of rows that a block has two of
 constexpr int64_t kParts = 16;
 
 int64_t even_block(int64_t count, int64_t target) { return count <= 0 ? 1 : ceil_div(count, ceil_div(count, target)); }
@@ -42,6 +44,19 @@ Problem with_rows(const Problem& problem) {
 double reach(const Axis& a, int64_t outputs, int64_t taps) {
     if (outputs == 0 || taps == 0) return 0;
     return static_cast<double>(std::min(a.size, ((outputs - 1) * a.stride + (taps - 1) * a.rhs_dilation) / a.lhs_dilation + 1));
+}
+
+// Whether memory sets the pace, and neighbouring columns of several rows share nothing that a wide tile would save.
+bool streams(const Problem& p) {
+    double inputs = static_cast<double>(p.channels), outputs = static_cast<double>(p.features);
+    bool spaced = p.axes[p.dims - 2].out == 1;
+    for (int i = 0; i < p.dims; ++i) {
+        const Axis& a = p.axes[i];
+        inputs *= static_cast<double>(a.size);
+        outputs *= static_cast<double>(a.out);
+        spaced = spaced || a.stride > 1 || a.lhs_dilation > 1;
+    }
+    return spaced && std::max(inputs, outputs) * static_cast<double>(p.batch * p.groups * dtype_size(p.dtype)) >= kStreamed;
 }
 
 // Elements of the panels of a block; false when they are too many.
@@ -71,7 +86,7 @@ void cut(DepthwisePlan* s, bool panels) {
     double positions = static_cast<double>(s->p.batch * s->group_blocks) / kTasks;
     for (int i = 0; i < s->p.dims; ++i) positions *= static_cast<double>(s->p.axes[i].out);
     // Rows go in pairs.
-    const int64_t least = 2 * std::min<int64_t>(s->p.axes[s->column()].out, 64);
+    const int64_t least = 2 * std::min(s->p.axes[s->column()].out, kPairedColumns);
     const int64_t outputs = std::max(least, static_cast<int64_t>(std::min<double>(positions, kBlock)));
     for (int i = 0; i < s->p.dims; ++i) s->box[i] = 1;
     for (int i : {s->column(), s->row()}) {
@@ -155,6 +170,7 @@ const char* plan_depthwise(const Problem& problem, int lanes, DepthwisePlan* pla
     s.group_block = panels ? lanes : std::min(s.padded, ceil_div(kGroupBlock, lanes) * lanes);
     s.group_blocks = ceil_div(p.groups, s.group_block);
 
+    s.streamed = !panels && !s.reduce && streams(p);
     cut(&s, panels);
     if (panels && !s.reduce) widen(&s);
     if (!size_panels(&s)) return "depthwise: the working set of a block is too large";

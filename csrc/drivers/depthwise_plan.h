@@ -19,6 +19,7 @@ struct DepthwisePlan {
     bool reduce;  // blocks are cut along the taps, not along the outputs
     LaneSource lhs, rhs;
     bool out_in_place;
+    bool streamed;                                    // in place, from memory: tiles are narrow, so that few streams are open
     int64_t padded;                                   // groups, in whole vectors
     int64_t group_block, group_blocks;                // groups of a task
     int64_t box[kMaxDims], counts[kMaxDims], blocks;  // outputs (or taps) of a block on every axis, and blocks

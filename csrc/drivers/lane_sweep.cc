@@ -145,7 +145,8 @@ private:
             else
                 while (x + run < box.hi && run < 8 && taps(x + run) == shared) ++run;
             while (run > 0) {
-                const typename LaneTiles<T>::Tile tile = s.tiles->widest(rows, run, neighbours_ ? taps(x).length() : 1);
+                const typename LaneTiles<T>::Tile tile =
+                    s.tiles->widest(rows, std::min(run, s.most_columns), neighbours_ ? taps(x).length() : 1);
                 const int columns = tile.columns;
                 if (mixed) {
                     shared = taps(x);

@@ -34,8 +34,10 @@ public:
     // The widest tile with `rows` for `left` columns; `taps`: of a row of them that neighbouring columns share, 1 for none.
     Tile widest(int rows, int64_t left, int64_t taps) const;
 
+    static constexpr int kMaxColumns = 16;
+
 private:
-    static constexpr int kMaxRows = 4, kMaxColumns = 16, kMaxTaps = 8;
+    static constexpr int kMaxRows = 4, kMaxTaps = 8;
     LaneFunction<T> table_[kMaxRows + 1][kMaxTaps + 1][kMaxColumns + 1] = {};
 };
 
@@ -51,8 +53,9 @@ struct LaneSweep {
     LaneSide<T> out;
     Span outputs[kMaxDims], taps[kMaxDims];
     bool accumulate;
-    bool few_outputs;  // many taps meet an output: tiles may hold outputs of different taps, whose differences are added alone
-    int64_t* lists;    // room for list_elements()
+    int64_t most_columns;  // of a tile
+    bool few_outputs;      // many taps meet an output: tiles may hold outputs of different taps, whose differences are added alone
+    int64_t* lists;        // room for list_elements()
 
     int64_t list_elements() const;
     void run() const;

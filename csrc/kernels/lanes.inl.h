@@ -59,13 +59,28 @@ static inline __attribute__((always_inline)) void lane_vector(const LaneArgument
     }
 }
 
+// Elements before the next cache line at `at`, where a vector is a line: off its boundary every store would touch two.
+template <class T>
+static inline int64_t before_line(const T* at) {
+    return kVectorBytes < 64 ? 0 : static_cast<int64_t>(-(reinterpret_cast<uintptr_t>(at) / sizeof(T)) % kLanes<T>);
+}
+
 template <class T, int Rows, int Columns, int Taps>
 static void lane_tile(const LaneArguments<T>& given) {
     constexpr int L = kLanes<T>;
     const LaneArguments<T> arguments = given;  // a copy that no store can change
-    int64_t lane = 0;
+    const bool alike = arguments.row_out % L == 0 && arguments.column_out % L == 0 && arguments.lanes > 2 * L;
+    int64_t lane = alike ? before_line(arguments.out) : 0;
+    if (lane > 0) lane_vector<T, Rows, Columns, Taps, false>(arguments, 0, lane);
     for (; lane + L <= arguments.lanes; lane += L) lane_vector<T, Rows, Columns, Taps, true>(arguments, lane, L);
-    if (lane < arguments.lanes) lane_vector<T, Rows, Columns, 1, false>(arguments, lane, arguments.lanes - lane);
+    if (lane < arguments.lanes) lane_vector<T, Rows, Columns, Taps, false>(arguments, lane, arguments.lanes - lane);
+}
+
+// How many elements to take at x of `count`: up to the line that `head` elements lie before, then vectors.
+template <class T>
+static inline int64_t steps_from(int64_t x, int64_t head, int64_t count) {
+    const int64_t whole = x == 0 && head > 0 ? head : kLanes<T>;
+    return count - x < whole ? count - x : whole;
 }
 
 // A row that steps backwards in memory, taken from its other end: how far to move in memory and in the panel.
@@ -93,8 +108,9 @@ static void gather_lanes(const LaneRow<T>& given, const T* memory, T* panel) {
         for (int64_t x = 0; x < row.count; ++x, memory += row.step, panel += row.panel_step)
             store(panel, row.lanes == L ? load(memory) : load_first(memory, row.lanes));
     } else if (row.step == 1) {
-        for (int64_t x = 0; x < row.count; x += L) {
-            const int64_t count = row.count - x < L ? row.count - x : L;
+        const int64_t head = row.lane_step % L == 0 ? before_line(memory) : 0;
+        for (int64_t x = 0, count; x < row.count; x += count) {
+            count = steps_from<T>(x, head, row.count);
             Vec<T> square[L];
 #pragma GCC unroll 16
             for (int i = 0; i < L; ++i) {
@@ -130,8 +146,9 @@ static void scatter_lanes(const LaneRow<T>& given, const T* panel, T* memory) {
                 store_first(memory, load(panel), row.lanes);
         }
     } else if (row.step == 1) {
-        for (int64_t x = 0; x < row.count; x += L) {
-            const int64_t count = row.count - x < L ? row.count - x : L;
+        const int64_t head = row.lane_step % L == 0 ? before_line(memory) : 0;
+        for (int64_t x = 0, count; x < row.count; x += count) {
+            count = steps_from<T>(x, head, row.count);
             Vec<T> square[L];
 #pragma GCC unroll 16
             for (int i = 0; i < L; ++i) square[i] = i < count ? load(panel + (x + i) * row.panel_step) : Vec<T>{};

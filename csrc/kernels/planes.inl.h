@@ -28,6 +28,10 @@ static inline V every_second(V a, V b, Indices<I...>) {
     return __builtin_shufflevector(a, b, (2 * I)...);
 }
 template <class V, int... I>
+static inline V every_second_odd(V a, V b, Indices<I...>) {
+    return __builtin_shufflevector(a, b, (2 * I + 1)...);
+}
+template <class V, int... I>
 static inline V zip_low(V a, V b, Indices<I...>) {
     return __builtin_shufflevector(a, b, (I / 2 + I % 2 * static_cast<int>(sizeof...(I)))...);
 }
@@ -51,6 +55,17 @@ static inline __attribute__((always_inline)) Vec<T> plane_vector(const T* row, c
     }
 }
 
+// The even and the odd lanes of the inputs of vector v, for two shifts that differ by one.
+template <class T, bool Masked>
+static inline __attribute__((always_inline)) void plane_pair(const T* row, const uint32_t* mask, int v, Vec<T>* even, Vec<T>* odd) {
+    constexpr int L = kLanes<T>;
+    const T* from = row + 2 * v * L;
+    const Vec<T> low = Masked ? load_set(from, mask[2 * v]) : load(from);
+    const Vec<T> high = Masked ? load_set(from + L, mask[2 * v + 1]) : load(from + L);
+    *even = every_second(low, high, typename MakeIndices<L>::type());
+    *odd = every_second_odd(low, high, typename MakeIndices<L>::type());
+}
+
 template <class T, int Rows, int Vectors, int Taps, int Step, bool Masked>
 static inline __attribute__((always_inline)) void plane_as(const PlaneArguments<T>& a) {
     constexpr int L = kLanes<T>;
@@ -61,6 +76,35 @@ static inline __attribute__((always_inline)) void plane_as(const PlaneArguments<
         const uint32_t* mask = a.mask;
         for (int64_t q = 0; q < a.shifts; ++q, weight += Taps, mask += Vectors * Step) {
             const int64_t shift = a.shift[q];
+            if (Step == 2 && q + 1 < a.shifts && a.shift[q + 1] == shift + 1) {  // the next shift reads the lanes between
+                Vec<T> scale[2][Taps];
+#pragma GCC unroll 8
+                for (int h = 0; h < Taps; ++h) {
+                    scale[0][h] = splat(weight[h]);
+                    scale[1][h] = splat(weight[Taps + h]);
+                }
+#pragma GCC unroll 16
+                for (int j = 0; j < Rows + Taps - 1; ++j) {
+                    if (row[j] == nullptr) continue;
+#pragma GCC unroll 8
+                    for (int v = 0; v < Vectors; ++v) {
+                        Vec<T> even, odd;
+                        plane_pair<T, Masked>(row[j] + shift, mask, v, &even, &odd);
+                        keep_in_register(even);
+                        keep_in_register(odd);
+#pragma GCC unroll 8
+                        for (int h = 0; h < Taps; ++h)
+                            if (j - h >= 0 && j - h < Rows) sum[j - h][v] = fma(scale[0][h], even, sum[j - h][v]);
+#pragma GCC unroll 8
+                        for (int h = 0; h < Taps; ++h)
+                            if (j - h >= 0 && j - h < Rows) sum[j - h][v] = fma(scale[1][h], odd, sum[j - h][v]);
+                    }
+                }
+                ++q;
+                weight += Taps;
+                mask += Vectors * Step;
+                continue;
+            }
             Vec<T> scale[Taps];
 #pragma GCC unroll 8
             for (int h = 0; h < Taps; ++h) scale[h] = splat(weight[h]);
