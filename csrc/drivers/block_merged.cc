@@ -41,6 +41,14 @@ MergedPhases<T>::MergedPhases(const MergedProblem& merged, const BlockCall<T>& c
       lines_(p, sizeof(T), set.lanes, wanted_tasks()), tiles_(merged) {
     call_.suspicious = &suspicious_;
     choose_tiles();
+    const Problem& whole = call_.p;
+    const bool lines = whole.out.spatial[whole.dims - 1] == 1 && (whole.out.outer[2] != 1 || whole.features == 1);
+    for (size_t first = 0; first < merged_.phases.size(); first += static_cast<size_t>(merged_.inner)) {
+        bool none = lines;
+        for (size_t phase = first; phase < first + static_cast<size_t>(merged_.inner); ++phase)
+            for (const int64_t weight : tiles_.weight_at[phase]) none = none && weight == MergedTiles::kNoWeight;
+        filled_.push_back(none);
+    }
     channel_block_ = channel_block(vectors_);
     slice_blocks_ = std::min(static_cast<int64_t>(tiles_.slices.size()), ceil_div(wanted_tasks(), p.groups * p.batch * lines_.blocks()));
 }
@@ -223,6 +231,7 @@ void MergedPhases<T>::run_slice(const Task& t, const MergedSlice& slice, const B
         arguments.accumulate = channel > 0;
         arguments.b_shift = stretch.place + channel * copy.channel_pitch;
         for (const MergedTile& tile : slice.tiles) {
+            if (is_left_out(slice, tile)) continue;
             arguments.segments = static_cast<int64_t>(tile.taps.size());
             arguments.a = a_.data() + tile.pointers;
             arguments.a_step = tile.rows;
@@ -232,15 +241,30 @@ void MergedPhases<T>::run_slice(const Task& t, const MergedSlice& slice, const B
             set_.at[tile.rows][stretch.vectors](arguments);
         }
     }
-    const int64_t columns = slice.features * static_cast<int64_t>(merged_.phases.size());
-    for (int64_t j = 0; j < columns; ++j) {
-        T* sums = t.sums + j * pitch;
-        call_.look_at(kernels_, sums, stretch.count);
-        const int64_t feature = t.group * call_.p.features + slice.feature + j % slice.features;
-        const T* bias = call_.bias == nullptr ? nullptr : call_.bias + feature * call_.p.bias_stride;
-        if (call_.has_epilogue()) finish_row<T>(sums, stretch.count, 1, bias, 0, call_.p.activation);
+    for (const MergedTile& tile : slice.tiles) {
+        if (is_left_out(slice, tile)) continue;
+        for (int64_t j = tile.column; j < tile.column + tile.rows; ++j) {
+            T* sums = t.sums + j * pitch;
+            if (copy.padded || !tile.exact) call_.look_at(kernels_, sums, stretch.count);
+            if (call_.has_epilogue()) finish(t, slice.feature + j % slice.features, sums, stretch.count);
+        }
     }
     store(t, slice, copy, stretch);
+}
+
+template <class T>
+void MergedPhases<T>::finish(const Task& t, int64_t feature, T* sums, int64_t count) const {
+    const T* bias = call_.bias == nullptr ? nullptr : call_.bias + (t.group * call_.p.features + feature) * call_.p.bias_stride;
+    finish_row<T>(sums, count, 1, bias, 0, call_.p.activation);
+}
+
+// Whether all columns of a tile are of rows that are filled.
+template <class T>
+bool MergedPhases<T>::is_left_out(const MergedSlice& slice, const MergedTile& tile) const {
+    bool all = tile.taps.empty();
+    for (int64_t j = tile.column; j < tile.column + tile.rows && all; ++j)
+        all = filled_[static_cast<size_t>(j / slice.features / merged_.inner)];
+    return all;
 }
 
 // Row by row, without what lies between rows.
@@ -282,6 +306,14 @@ void MergedPhases<T>::store_row(const Task& t, const MergedSlice& slice, const i
         if (!some) continue;
         const T* columns = sums + static_cast<int64_t>(first) * features * pitch;
         const int64_t more = least == count ? 0 : whole.axes[lane].out - (at[lane] + least) * inner;  // phases with one output more
+        if (filled_[first / static_cast<size_t>(inner)]) {
+            for (int64_t f = 0; f < features; ++f, to += feature) {
+                T value = 0;
+                if (call_.has_epilogue()) finish(t, slice.feature + f, &value, 1);
+                std::fill_n(to, least * inner + more, value);
+            }
+            continue;
+        }
         if (feature == 1 && features > 1) {
             for (int64_t q = 0; q < inner; ++q)
                 spread(kernels_.pack, columns + q * features * pitch, pitch, features, q < more ? count : least, to + q * step, along);

@@ -32,6 +32,7 @@ struct MergedProblem {
 struct MergedTile {
     int64_t column, rows;
     std::vector<int32_t> taps;            // that some column has, in order
+    bool exact;                           // whether every column has them all: no zero stands in for a weight
     int64_t weights, segments, pointers;  // elements of weights ([tap][channel][row]), segments and pointers before its own
 };
 
@@ -90,6 +91,8 @@ private:
     void pack_tile(const MergedSlice& slice, const MergedTile& tile, int64_t group, T* to) const;
     void run_task(const T* lhs, int64_t index, void* local);
     void run_slice(const Task& t, const MergedSlice& slice, const BlockCopy& copy, const Stretch& stretch);
+    void finish(const Task& t, int64_t feature, T* sums, int64_t count) const;  // bias and activation
+    bool is_left_out(const MergedSlice& slice, const MergedTile& tile) const;
     void store(const Task& t, const MergedSlice& slice, const BlockCopy& copy, const Stretch& stretch) const;
     // Sums of `count` positions of a row, the first at `at` on every axis.
     void store_row(const Task& t, const MergedSlice& slice, const int64_t* at, int64_t count, int64_t pitch, const T* sums) const;
@@ -104,7 +107,8 @@ private:
     MergedTiles tiles_;
     int vectors_ = 0;
     int64_t channel_block_ = 1, slice_blocks_ = 1;
-    std::vector<const T*> a_;  // of all tiles: [segment][row]
+    std::vector<bool> filled_;  // of each row of phases along the innermost axis: no tap meets it, and its outputs lie side by side
+    std::vector<const T*> a_;   // of all tiles: [segment][row]
     std::atomic<bool> suspicious_{false};
 };
 

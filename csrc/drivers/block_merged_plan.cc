@@ -97,13 +97,14 @@ void MergedTiles::lay_out(int64_t features, int64_t channels, int64_t channel_bl
             const int64_t pieces = ceil_div(slice.features, most_rows);
             for (int64_t piece = 0; piece < pieces; ++piece) {
                 const int64_t first = slice.features * piece / pieces, rows = slice.features * (piece + 1) / pieces - first;
-                slice.tiles.push_back({phase * slice.features + first, rows, taps, 0, 0, 0});
+                slice.tiles.push_back({phase * slice.features + first, rows, taps, true, 0, 0, 0});
                 // With the one before where that costs less: the phases of an axis have all but one of their taps in common.
                 while (slice.tiles.size() > 1) {
                     MergedTile &b = slice.tiles.back(), &a = slice.tiles[slice.tiles.size() - 2];
                     if (a.rows + b.rows > most_rows) break;
                     std::vector<int32_t> both = united(a.taps, b.taps);
                     if (cost(a.rows + b.rows, both.size()) > cost(a.rows, a.taps.size()) + cost(b.rows, b.taps.size())) break;
+                    a.exact = a.exact && b.exact && a.taps == both && b.taps == both;
                     a.rows += b.rows;
                     a.taps.swap(both);
                     slice.tiles.pop_back();
