@@ -238,6 +238,21 @@ static inline void transpose_square(T* panel, int64_t width, const T* const* fro
     }
 }
 
+static constexpr int64_t kShortest = 4;  // steps that are worth a transposition
+
+// The same for `depth` < L steps, of a whole vector of lanes and step 1.
+template <class T>
+static inline void transpose_short(T* panel, int64_t width, const T* const* from, int64_t depth) {
+    constexpr int L = kLanes<T>;
+    Vec<T> rows[L];
+#pragma GCC unroll 16
+    for (int i = 0; i < L; ++i) rows[i] = load_first(from[i], depth);
+    transpose<T>(rows);
+#pragma GCC unroll 16
+    for (int i = 0; i < L; ++i)
+        if (i < depth) store(panel + i * width, rows[i]);
+}
+
 template <class T, bool Whole, int Step>
 static void transposed_lanes(T* panel, int64_t width, int64_t depth, const T* const* from, const int64_t* begin, const int64_t* end,
                              int64_t count) {
@@ -252,6 +267,11 @@ static void transposed_lanes(T* panel, int64_t width, int64_t depth, const T* co
     for (; k + L <= last; k += L) transpose_square<T, Whole, Step>(panel + k * width, width, from, k, count);
     if (k < last && last - first >= L) {
         transpose_square<T, Whole, Step>(panel + (last - L) * width, width, from, last - L, count);
+        k = last;
+    } else if (Whole && Step == 1 && last - k >= kShortest) {  // such as the nine taps of a kernel
+        const T* at[L];
+        for (int i = 0; i < L; ++i) at[i] = from[i] + k;
+        transpose_short<T>(panel + k * width, width, at, last - k);
         k = last;
     }
     if (k < first) k = first;
