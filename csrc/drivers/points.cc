@@ -11,6 +11,7 @@
 #include "drivers/epilogue.h"
 #include "drivers/geometry.h"
 #include "drivers/points_operands.h"
+#include "drivers/points_weights.h"
 #include "kernels/point.h"
 
 namespace fastconv {
@@ -21,6 +22,7 @@ constexpr int64_t kPackAlone = 1 << 16;   // elements of weights that the callin
 constexpr int64_t kPackSteps = 256;       // packed at a time
 constexpr int64_t kCacheBytes = 2 << 20;  // of a core: outputs that are more lie far away when they are written
 constexpr int64_t kPageBytes = 4096;
+constexpr int64_t kPackChannels = 16;  // the same where all phases are
 constexpr int kMaxRows = 16, kMaxVectors = 4;
 
 template <class T>
@@ -86,6 +88,18 @@ private:
 
     // Chunks: steps of depth of a panel.
     void pack(Executor& executor) {
+        const WeightRuns runs = find_weight_runs(p_, plan_, kernels_.lanes);
+        if (runs.length > 0) {
+            const int64_t pieces = ceil_div(p_.channels, kPackChannels);
+            for_chunks(executor, p_.groups * pieces, [&](int64_t chunk) {
+                const int64_t group = chunk / pieces, first = chunk % pieces * kPackChannels;
+                const int64_t count = std::min(kPackChannels, p_.channels - first);
+                const T* data = rhs_ + group * p_.rhs.outer[0];
+                if (!pack_weight_runs(runs, p_, kernels_, data, first, count, packed_ + group * plan_.packed))
+                    finite_weights_.store(false, std::memory_order_relaxed);
+            });
+            return;
+        }
         for (const PointPart& part : plan_.parts)
             for (const PointSet& set : part.sets) {
                 const int64_t panels = static_cast<int64_t>(set.panels.size()), pieces = ceil_div(set.depth, kPackSteps);

@@ -41,6 +41,9 @@ struct PointKernels {
     void (*lines)(T* to, int64_t to_step, const T* from, const T* twin, int64_t from_step, int64_t count, int64_t length);
     // Asks the caches for lines [j][i], j < count and i < length, that lie to_step apart and will be written.
     void (*fetch)(const T* to, int64_t to_step, int64_t count, int64_t length);
+    // A vector of rows becomes columns, each a vector in a place of its own: to[place[k] + j] = from[j * step + k] for j < lanes and
+    // k < count. Returns whether all are finite.
+    bool (*spread)(T* to, const int64_t* place, const T* from, int64_t step, int64_t count);
 };
 
 template <class T>

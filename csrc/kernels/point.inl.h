@@ -119,3 +119,40 @@ static void fetch(const T* to, int64_t to_step, int64_t count, int64_t length) {
         __builtin_prefetch(to + length - 1, 1);
     }
 }
+
+template <class T>
+static bool spread(T* to, const int64_t* place, const T* from, int64_t step, int64_t count) {
+    constexpr int L = kLanes<T>;
+    Vec<T> zero{};  // stays zero unless something times zero is NaN
+    for (int64_t k = 0; k < count; k += L) {
+        const int64_t columns = count - k < L ? count - k : L;
+        Vec<T> rows[L];
+        if (columns == L) {
+#pragma GCC unroll 16
+            for (int j = 0; j < L; ++j) rows[j] = load(from + j * step + k);
+        } else {
+#pragma GCC unroll 16
+            for (int j = 0; j < L; ++j) rows[j] = load_first(from + j * step + k, columns);
+        }
+        transpose<T>(rows);
+        if (columns == L) {
+#pragma GCC unroll 16
+            for (int q = 0; q < L; ++q) {
+                zero = fma(rows[q], Vec<T>{}, zero);
+                store(to + place[k + q], rows[q]);
+            }
+        } else {
+            T held[L][L];
+#pragma GCC unroll 16
+            for (int q = 0; q < L; ++q) store(held[q], rows[q]);
+            for (int64_t q = 0; q < columns; ++q) {
+                const Vec<T> row = load(held[q]);
+                zero = fma(row, Vec<T>{}, zero);
+                store(to + place[k + q], row);
+            }
+        }
+    }
+    T total = 0;
+    for (int i = 0; i < L; ++i) total += zero[i];
+    return total == total;
+}

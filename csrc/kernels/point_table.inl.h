@@ -21,7 +21,7 @@ static const PointKernel<double> kDoublePoints[] = {
 
 template <class T, int Count>
 static constexpr PointKernels<T> point_kernel_set(const PointKernel<T> (&points)[Count]) {
-    return {kLanes<T>, points, Count, copy_block<T>, lines<T>, fetch<T>};
+    return {kLanes<T>, points, Count, copy_block<T>, lines<T>, fetch<T>, spread<T>};
 }
 static const PointKernels<float> kFloat = point_kernel_set(kFloatPoints);
 static const PointKernels<double> kDouble = point_kernel_set(kDoublePoints);

@@ -24,16 +24,19 @@ AXES = {
 }
 
 
-def transposed(axes: tuple[Axis, ...], features: int, last: bool) -> tuple[ConvProblem, tuple[int, int, int]]:
-    """Two groups, two images, 21 channels; channels last or first."""
+def transposed(
+    axes: tuple[Axis, ...], features: int, last: bool, taps_inside: bool | None = None
+) -> tuple[ConvProblem, tuple[int, int, int]]:
+    """Two groups, two images, 21 channels; channels last or first, the kernel's own if not told otherwise."""
     dims = len(axes)
-    order = (2, *reversed(range(3, 3 + dims)), 1, 0) if last else (*reversed(range(3, 3 + dims)), 2, 1, 0)
+    orders = {True: (2, *reversed(range(3, 3 + dims)), 1, 0), False: (*reversed(range(3, 3 + dims)), 2, 1, 0)}
+    kernel_last = last if taps_inside is None else not taps_inside
     lhs, rhs, out = (
-        lay((*outer, *spatial), order, [0] * (3 + dims), [False] * (3 + dims))
-        for outer, spatial in (
-            ((2, 2, 21), [a.size for a in axes]),
-            ((2, features, 21), [a.kernel for a in axes]),
-            ((2, 2, features), [a.out for a in axes]),
+        lay((*outer, *spatial), orders[order], [0] * (3 + dims), [False] * (3 + dims))
+        for outer, spatial, order in (
+            ((2, 2, 21), [a.size for a in axes], last),
+            ((2, features, 21), [a.kernel for a in axes], kernel_last),
+            ((2, 2, features), [a.out for a in axes], last),
         )
     )
     return ConvProblem(axes, 2, 2, 21, features, lhs.operand, rhs.operand, out.operand), (lhs.elements, rhs.elements, out.elements)
@@ -55,3 +58,17 @@ def test_zeros_for_lacking_weights_meet_no_infinity(name: str, last: bool) -> No
     problem, elements = transposed(AXES[name], 1, last)
     for seed in range(4):
         hold_specials(problem, elements, seed)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("name", AXES)
+def test_whole_vectors_of_features(name: str, last: bool) -> None:
+    """Taps innermost in memory: `points` lays out the weights of all phases together."""
+    problem, elements = transposed(AXES[name], 16, last, taps_inside=True)
+    hold(problem, elements, 1, exact=True)
+
+
+def test_vectors_of_several_panels() -> None:
+    problem, elements = transposed(AXES["an axis without and k5 s3"], 80, last=True, taps_inside=True)
+    hold(replace(problem, dtype="float64", out_dtype="float64", bias_stride=1), elements, 2, exact=False)
+    hold_specials(problem, elements, 3)
