@@ -9,6 +9,7 @@ namespace fastconv {
 const char* run_general(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_direct(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_stencil(const Problem& problem, const Buffers& buffers, Executor& executor);
+bool stencil_takes_halves(const Problem& problem);  // run_stencil then needs no copies of them as float32
 const char* run_points(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_reduce(const Problem& problem, const Buffers& buffers, Executor& executor);
 const char* run_winograd(const Problem& problem, const Buffers& buffers, Executor& executor);

@@ -7,6 +7,7 @@
 #include "base/scratch.h"
 #include "base/tasks.h"
 #include "drivers/bare.h"
+#include "drivers/copies.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
 #include "drivers/finite.h"
@@ -14,52 +15,25 @@
 #include "drivers/phases.h"
 #include "drivers/stencil_plan.h"
 #include "drivers/stencil_rows.h"
+#include "drivers/stencil_set.h"
 
 namespace fastconv {
 namespace {
 
-constexpr int kMaxTaps = 8, kMaxRows = 16, kMaxVectors = 2;
 constexpr int64_t kMostWoven = 16;           // features that are woven together
 constexpr int64_t kMaxPhases = 64;           // each is a problem of its own
 constexpr int64_t kChunkProducts = 1 << 16;  // work below which a thread is not worth waking
-
-// The kernels of one tile shape family: by rows and taps.
-template <class T>
-struct StencilSet {
-    StencilSet(const StencilKernels<T>& kernels, int vectors_wanted) : lanes(kernels.lanes), vectors(vectors_wanted) {
-        for (int i = 0; i < kernels.stencil_count; ++i) {
-            const StencilKernel<T>& kernel = kernels.stencils[i];
-            if (kernel.vectors != vectors) continue;
-            table[kernel.rows][kernel.taps] = kernel.run;
-            max_rows = std::max(max_rows, kernel.rows);
-        }
-    }
-    // The most rows a tile can have out of `left`.
-    int rows_for(int64_t left) const {
-        int rows = static_cast<int>(std::min<int64_t>(left, max_rows));
-        while (table[rows][1] == nullptr) --rows;
-        return rows;
-    }
-    int lanes, vectors, max_rows = 0;
-    StencilFunction<T> table[kMaxRows + 1][kMaxTaps + 1] = {};
-};
-
-template <class T>
-int max_taps(const StencilKernels<T>& kernels) {
-    int taps = 0;
-    for (int i = 0; i < kernels.stencil_count; ++i) taps = std::max(taps, kernels.stencils[i].taps);
-    return taps;
-}
 
 template <class T>
 class Stencil {
 public:
     Stencil(const Problem& problem, const StencilPlan& plan, const Buffers& buffers)
-        : p(problem), s(plan), set_(stencil_kernels<T>(current_isa()), plan.vectors), lhs_(static_cast<const T*>(buffers.lhs.data)),
-          rhs_(static_cast<const T*>(buffers.rhs.data)), bias_(problem.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr),
-          out_(static_cast<T*>(buffers.out.data)),
+        : p(problem), s(plan), set_(stencil_kernels<T>(current_isa()), plan.vectors), item_(dtype_size(problem.dtype)),
+          lhs_(static_cast<const char*>(buffers.lhs.data)), rhs_(static_cast<const T*>(buffers.rhs.data)),
+          bias_(problem.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr), out_(static_cast<char*>(buffers.out.data)),
           woven_(p.features > 1 && p.features <= kMostWoven && p.out.outer[2] == 1 && p.out.spatial[s.lane] == p.features),
-          made_pitch_(ceil_div(plan.lane_block, set_.lanes) * set_.lanes + plan.vectors * set_.lanes) {}
+          made_pitch_(ceil_div(plan.lane_block, set_.lanes) * set_.lanes + plan.vectors * set_.lanes), rows_(p.dtype),
+          apart_(woven_ || rows_.converts()) {}
 
     const char* run(Executor& executor) {
         const int64_t weights = p.groups * p.features * s.groups_per_feature * s.group_weights;
@@ -85,7 +59,7 @@ private:
 
     size_t local_bytes() const {
         const size_t lists = static_cast<size_t>(s.groups_per_feature) * (2 * sizeof(int64_t) + sizeof(T*));
-        const int64_t made = woven_ ? p.features * made_rows() * made_pitch_ : 0;
+        const int64_t made = apart_ ? p.features * made_rows() * made_pitch_ : 0;
         return static_cast<size_t>(s.scratch_elements(p.channels) + made + 4 * 64) * sizeof(T) + lists;
     }
 
@@ -166,31 +140,31 @@ private:
 
     // Copies planes first <= z < last of the block (counted from its first input plane), each to its place in the ring.
     void copy_planes(const Block& b, int64_t first, int64_t last, T* to) const {
-        const T* image = lhs_ + p.lhs.offset + b.group * p.lhs.outer[0] + b.image * p.lhs.outer[1];
+        const int64_t image = p.lhs.offset + b.group * p.lhs.outer[0] + b.image * p.lhs.outer[1];
         const int64_t first_lane = input(s.lane, b.lane, 0);
         const int64_t first_row = s.row < 0 ? 0 : input(s.row, b.row, 0), first_plane = s.plane < 0 ? 0 : input(s.plane, b.plane, 0);
         const int64_t rows =
             s.row < 0 ? 1 : (b.rows - 1) * p.axes[s.row].stride + (p.axes[s.row].kernel - 1) * p.axes[s.row].rhs_dilation + 1;
-        const bool together = p.lhs.outer[2] == 1 && p.channels > kFewChannels;  // all channels at once
+        const bool together = p.lhs.outer[2] == 1 && p.channels > kFewChannels && !rows_.converts();  // all channels at once
         const int64_t channels = together ? p.channels : 1, channel_pitch = s.far_taps * s.planes * s.plane_size();
         for (int64_t c = 0; c < p.channels; c += channels)
             for (int64_t tap = 0; tap < s.far_taps; ++tap) {
                 T* block = to + (c * s.far_taps + tap) * s.planes * s.plane_size();
                 int64_t far;
                 if (!far_offset(b, tap, &far)) continue;
-                const T* source = image + c * p.lhs.outer[2] + far;
+                const int64_t source = image + c * p.lhs.outer[2] + far;
                 for (int64_t z = first; z < last; ++z) {
                     if (s.plane >= 0 && !inside(s.plane, first_plane + z)) continue;
-                    const T* plane = source + (s.plane < 0 ? 0 : (first_plane + z) * p.lhs.spatial[s.plane]);
+                    const int64_t plane = source + (s.plane < 0 ? 0 : (first_plane + z) * p.lhs.spatial[s.plane]);
                     for (int64_t phase = 0; phase < p.axes[s.lane].stride; ++phase) {
                         const SubRow row = sub_row(b, first_lane + phase);
-                        const T* from = plane + (first_lane + phase) * p.lhs.spatial[s.lane];
+                        const int64_t from = plane + (first_lane + phase) * p.lhs.spatial[s.lane];
                         T* place = block + z % s.planes * s.plane_size() + phase * s.phase_pitch;
                         for (int64_t y = 0; y < rows; ++y, place += s.pitch) {
                             const bool met = s.row < 0 || inside(s.row, first_row + y);
-                            const T* data = from + (s.row < 0 ? 0 : (first_row + y) * p.lhs.spatial[s.row]);
+                            const char* data = lhs_ + (from + (s.row < 0 ? 0 : (first_row + y) * p.lhs.spatial[s.row])) * item_;
                             if (met && together)
-                                rows_.copy_channels(row, data, place, channels, channel_pitch);
+                                rows_.copy_channels(row, reinterpret_cast<const T*>(data), place, channels, channel_pitch);
                             else if (met)
                                 rows_.copy(row, data, place);
                             for (int64_t i = 0; !met && i < channels; ++i) rows_.clear(place + i * channel_pitch, 0, row.length);
@@ -237,18 +211,25 @@ private:
                         first_weight[groups++] = ((c * s.far_taps + tap) * outer_kernel(s.plane) + k) * s.group_weights;
                     }
                 }
-            if (!woven_) {
-                make_rows(b, groups, offset, first_weight, weight, in, out_of(b, z, 0), p.out.outer[2]);
+            if (!apart_) {
+                make_rows(b, groups, offset, first_weight, weight, in, reinterpret_cast<T*>(out_of(b, z, 0)), p.out.outer[2]);
                 continue;
             }
-            // Made apart, a few rows at a time, and woven together.
+            // Made apart, a few rows at a time, and woven together or converted.
             T* made = in + s.scratch_elements(p.channels);
             Block part = b;
-            for (int64_t y = 0; y < b.rows; y += set_.max_rows, part.row += set_.max_rows) {
-                part.rows = std::min<int64_t>(set_.max_rows, b.rows - y);
-                make_rows(part, groups, offset, first_weight, weight, in + y * s.row_step, made, made_rows() * made_pitch_);
-                for (int64_t r = 0; r < part.rows; ++r)
-                    rows_.weave(out_of(part, z, r), made + r * made_pitch_, made_rows() * made_pitch_, p.features, b.lanes);
+            for (int64_t y = 0; y < b.rows; y += set_.max_rows) {
+                const int64_t top = std::max<int64_t>(0, std::min(y, b.rows - set_.max_rows));  // the last go over finished ones
+                part.row = b.row + top;
+                part.rows = std::min<int64_t>(set_.max_rows, b.rows - top);
+                make_rows(part, groups, offset, first_weight, weight, in + top * s.row_step, made, made_rows() * made_pitch_);
+                for (int64_t r = 0; r < part.rows; ++r) {
+                    const T* from = made + r * made_pitch_;
+                    char* to = out_of(part, z, r);
+                    if (!rows_.converts()) rows_.weave(reinterpret_cast<T*>(to), from, made_rows() * made_pitch_, p.features, b.lanes);
+                    for (int64_t o = 0; o < p.features && rows_.converts(); ++o)
+                        rows_.narrow(to + o * p.out.outer[2] * item_, from + o * made_rows() * made_pitch_, b.lanes);
+                }
             }
         }
     }
@@ -256,12 +237,12 @@ private:
     int64_t made_rows() const { return s.row < 0 ? 1 : set_.max_rows; }
 
     // Where row r of a block goes, for its first feature.
-    T* out_of(const Block& b, int64_t z, int64_t r) const {
+    char* out_of(const Block& b, int64_t z, int64_t r) const {
         int64_t to = p.out.offset + b.group * p.out.outer[0] + b.image * p.out.outer[1] + b.lane * p.out.spatial[s.lane];
         for (int i = 0; i < s.far; ++i) to += b.far_at[i] * p.out.spatial[i];
         if (s.plane >= 0) to += (b.plane + z) * p.out.spatial[s.plane];
         if (s.row >= 0) to += (b.row + r) * p.out.spatial[s.row];
-        return out_ + to;
+        return out_ + to * item_;
     }
 
     // Every feature of the rows of a block: to where they belong, or to scratch.
@@ -277,8 +258,8 @@ private:
             f.weight = weight;
             f.in = in;
             f.out = out + o * out_feature;
-            f.out_row = woven_ ? made_pitch_ : s.row < 0 ? 0 : p.out.spatial[s.row];
-            f.out_lane = woven_ ? 1 : p.out.spatial[s.lane];
+            f.out_row = apart_ ? made_pitch_ : s.row < 0 ? 0 : p.out.spatial[s.row];
+            f.out_lane = apart_ ? 1 : p.out.spatial[s.lane];
             f.bias = bias_ == nullptr ? nullptr : bias_ + feature * p.bias_stride;
             s.flat ? sweep_flat(b, f) : sweep_rows(b, f);
         }
@@ -319,7 +300,7 @@ private:
 
     void tile(Feature& f, int rows, const T* in, T* out, int64_t out_step, int64_t valid, bool whole) const {
         const int64_t width = int64_t{set_.vectors} * set_.lanes, step = f.out_lane;
-        const bool direct = (whole || woven_) && step == 1;  // scratch has room for whole tiles
+        const bool direct = (whole || apart_) && step == 1;  // scratch has room for whole tiles
         T buffer[kMaxRows * kMaxVectors * 16];
         StencilArguments<T>& a = f.arguments;
         a.weight = f.weight;
@@ -350,13 +331,15 @@ private:
     const Problem p;
     const StencilPlan& s;
     const StencilSet<T> set_;
-    const T* lhs_;
+    const int64_t item_;  // bytes of an element of lhs and out
+    const char* lhs_;
     const T* rhs_;
     const T* bias_;
-    T* out_;
+    char* out_;
     const bool woven_;          // features lie side by side
     const int64_t made_pitch_;  // of their rows before that
     const StencilRows<T> rows_;
+    const bool apart_;  // rows of outputs are made in scratch first
     T* weights_ = nullptr;
 };
 
@@ -384,9 +367,27 @@ const char* run_stencil_as(const Problem& problem, const Buffers& buffers, Execu
     return nullptr;
 }
 
+// Half types whose rows lie along memory: they are widened into scratch and rounded on the way out, as they are copied anyhow. Weights are
+// copied as float32 first.
+const char* run_halves(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    int64_t times[kCoordinates];
+    std::fill(times, times + kCoordinates, 1);
+    const Copy copy = make_copy(problem.rhs, rhs_extents(problem), times);
+    if (copy.elements < 0) return run_general(problem, buffers, executor);
+    float* weights = static_cast<float*>(scratch(ScratchSlot::converted, static_cast<size_t>(copy.elements + 1) * sizeof(float)));
+    if (weights == nullptr) return "out of memory";
+    copy_in(copy, problem.dtype, buffers.rhs.data, weights, executor);
+    Problem real = problem;
+    real.rhs = copy.packed;
+    Buffers reals = buffers;
+    reals.rhs = {weights, 0, copy.elements};
+    return rhs_is_finite(real, weights) ? run_stencil_as<float>(real, reals, executor) : run_general(problem, buffers, executor);
+}
+
 }  // namespace
 
 const char* run_stencil(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    if (stencil_takes_halves(problem)) return run_halves(problem, buffers, executor);
     if (problem.dtype != problem.out_dtype) return "stencil: the output type must be the operands'";
     if (problem.dims == 0) return "stencil: no spatial axis";
     if (problem.dtype == Dtype::f32) return run_stencil_as<float>(problem, buffers, executor);

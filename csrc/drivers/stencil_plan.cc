@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "drivers/bare.h"
+#include "drivers/drivers.h"
 #include "drivers/geometry.h"
 
 namespace fastconv {
@@ -12,7 +14,8 @@ constexpr int64_t kFlatBytes = 16384;  // of a stretch of a flat stencil
 constexpr int64_t kRows = 32;
 constexpr int64_t kRowsOfSmall = 16;  // of volumes, whose planes the first cache should hold, and of kernels whose halo is narrow
 constexpr int64_t kSmall = 3;
-constexpr int64_t kTasks = 32;  // enough to keep many cores even
+constexpr int64_t kTasks = 32;                // enough to keep many cores even
+constexpr double kMostHalfWeights = 1 << 16;  // elements of weights that are widened beforehand
 constexpr int64_t kScratchElements = int64_t{1} << 20;
 
 int64_t even_block(int64_t count, int64_t target) { return count == 0 ? 1 : ceil_div(count, ceil_div(count, target)); }
@@ -103,6 +106,19 @@ const char* plan_stencil(const Problem& p, int lanes, int max_taps, StencilPlan*
         return "stencil: the working set of a tile is too large";
     *plan = s;
     return nullptr;
+}
+
+bool stencil_takes_halves(const Problem& problem) {
+    if ((problem.dtype != Dtype::f16 && problem.dtype != Dtype::bf16) || problem.dtype != problem.out_dtype) return false;
+    if (problem.dims == 0 || problem.has_bias || is_bare(problem)) return false;
+    double weights = static_cast<double>(problem.groups * problem.features) * static_cast<double>(problem.channels);
+    for (int i = 0; i < problem.dims; ++i) {
+        if (problem.axes[i].lhs_dilation != 1) return false;
+        weights *= static_cast<double>(problem.axes[i].kernel);
+    }
+    const Problem sorted = sort_axes(problem);
+    const int lane = sorted.dims - 1;
+    return weights <= kMostHalfWeights && sorted.lhs.spatial[lane] == 1 && sorted.out.spatial[lane] == 1 && sorted.axes[lane].stride == 1;
 }
 
 }  // namespace fastconv

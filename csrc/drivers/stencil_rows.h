@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/convert.h"
 #include "kernels/lanes.h"
 #include "kernels/tile.h"
 
@@ -22,15 +23,26 @@ constexpr int64_t kFewChannels = 4;
 template <class T>
 class StencilRows {
 public:
-    StencilRows() : pack_(tile_kernels<T>(current_isa()).pack), lanes_(lane_kernels<T>(current_isa())) {}
+    // dtype: of the rows in memory, T or a half type.
+    explicit StencilRows(Dtype dtype) : pack_(tile_kernels<T>(current_isa()).pack), lanes_(lane_kernels<T>(current_isa())) {
+        if (dtype != Dtype::f16 && dtype != Dtype::bf16) return;
+        widen_ = widen_kernel<T>(current_isa(), dtype, Part::whole);
+        narrow_ = narrow_kernel<T>(current_isa(), dtype);
+    }
+
+    // Whether rows in memory are of another type than T; they have step 1 then.
+    bool converts() const { return widen_ != nullptr; }
 
     static void clear(T* to, int64_t begin, int64_t end) {  // mostly an element or two
         for (int64_t t = begin; t < end; ++t) to[t] = 0;
     }
 
-    void copy(const SubRow& row, const T* from, T* to) const {
+    void copy(const SubRow& row, const void* data, T* to) const {
+        const T* from = static_cast<const T*>(data);
         clear(to, 0, row.begin);
-        if (row.step == 1)
+        if (converts())
+            widen_(row.end - row.begin, to + row.begin, static_cast<const uint16_t*>(data) + row.begin, 1);
+        else if (row.step == 1)
             std::memcpy(to + row.begin, from + row.begin, static_cast<size_t>(row.end - row.begin) * sizeof(T));
         else if (row.end > row.begin)
             pack_.spaced(to + row.begin, 0, 1, from + row.begin * row.step, 0, row.step, row.end - row.begin);
@@ -52,9 +64,14 @@ public:
         pack_.weave(to, from, pitch, features, count);
     }
 
+    // One row of outputs to its place.
+    void narrow(void* to, const T* from, int64_t count) const { narrow_(count, to, 1, from); }
+
 private:
     const PackKernels<T>& pack_;
     const LaneKernels<T>& lanes_;
+    WidenKernel<T> widen_ = nullptr;
+    NarrowKernel<T> narrow_ = nullptr;
 };
 
 }  // namespace fastconv

@@ -28,6 +28,42 @@ template <>
 struct IsHalf<Half> {
     static constexpr bool value = true;
 };
+template <class T>
+struct IsBrain {
+    static constexpr bool value = false;
+};
+template <>
+struct IsBrain<Brain> {
+    static constexpr bool value = true;
+};
+
+#if defined(__AVX512F__)
+// The first `count` of 16 half numbers, widened; and back, to the nearest.
+static inline __m512 load_halves(const Half* from, __mmask16 some) {
+    return _mm512_maskz_cvtph_ps(0xffff, _mm256_maskz_loadu_epi16(some, from));
+}
+static inline __m512 load_halves(const Brain* from, __mmask16 some) {
+    const __m512i bits = _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_maskz_loadu_epi16(some, from));
+    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, bits, 16));
+}
+static inline void store_halves(Half* to, __m512 value, __mmask16 some) {
+    _mm256_mask_storeu_epi16(to, some, _mm512_maskz_cvtps_ph(0xffff, value, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline void store_halves(Brain* to, __m512 value, __mmask16 some) {  // as to_brain
+    const __m512i bits = _mm512_castps_si512(value);
+    const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000)), nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+    __m512i sum = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+    sum = _mm512_mask_add_epi32(sum, odd, sum, _mm512_set1_epi32(1));
+    sum = _mm512_mask_or_epi32(sum, nan, bits, _mm512_set1_epi32(0x400000));
+    _mm256_mask_storeu_epi16(to, some, _mm512_maskz_cvtepi32_epi16(0xffff, _mm512_maskz_srli_epi32(0xffff, sum, 16)));
+}
+static inline __mmask16 first_of(int64_t count) { return count >= 16 ? 0xffff : static_cast<__mmask16>(0xffffu >> (16 - count)); }
+
+template <class T, class U>
+struct AreHalves {  // of float and a half type
+    static constexpr bool value = sizeof(T) == 4 && (IsHalf<U>::value || IsBrain<U>::value);
+};
+#endif
 
 template <class T, class From>
 static void widen_run(int64_t count, T* __restrict__ to, const void* from_, int64_t step) {
@@ -35,9 +71,8 @@ static void widen_run(int64_t count, T* __restrict__ to, const void* from_, int6
     int64_t j = 0;
     if (step == 1) {
 #if defined(__AVX512F__)
-        if constexpr (sizeof(T) == 4 && IsHalf<From>::value)
-            for (; j + 16 <= count; j += 16)
-                _mm512_storeu_ps(to + j, _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + j))));
+        if constexpr (AreHalves<T, From>::value)
+            for (; j < count; j += 16) _mm512_mask_storeu_ps(to + j, first_of(count - j), load_halves(from + j, first_of(count - j)));
 #elif defined(__F16C__)
         if constexpr (sizeof(T) == 4 && IsHalf<From>::value)
             for (; j + 8 <= count; j += 8)
@@ -85,10 +120,11 @@ static void narrow_run(int64_t count, void* to_, int64_t step, const T* __restri
     int64_t j = 0;
     if (step == 1) {
 #if defined(__AVX512F__)
-        if constexpr (sizeof(T) == 4 && IsHalf<To>::value)
-            for (; j + 16 <= count; j += 16)
-                _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + j),
-                                    _mm512_maskz_cvtps_ph(0xffff, _mm512_loadu_ps(from + j), _MM_FROUND_TO_NEAREST_INT));
+        if constexpr (AreHalves<T, To>::value)
+            for (; j < count; j += 16) {
+                const __mmask16 some = first_of(count - j);
+                store_halves(to + j, _mm512_maskz_loadu_ps(some, from + j), some);
+            }
 #elif defined(__F16C__)
         if constexpr (sizeof(T) == 4 && IsHalf<To>::value)
             for (; j + 8 <= count; j += 8)
