@@ -95,7 +95,10 @@ private:
         const DotCopy& c = plan_.copy;
         const int64_t fast = index % part.fast;
         index /= part.fast;
-        int64_t row = index % part.segments * part.rows, line = index / part.segments;
+        // Lines of the same images are the taps of a weight gradient: they share what they read.
+        const bool images = part.row_axis == kRowsAreImages;
+        int64_t row = (images ? index / part.lines : index % part.segments) * part.rows;
+        int64_t line = images ? index % part.lines : index / part.segments;
         const int64_t cls = part.classes > 1 ? fast : 0;
         const int64_t count = part.row_axis == kRowsAreImages ? p.batch : ceil_div(p.axes[part.row_axis].out - cls, part.classes);
         if (row + part.rows > count) row = std::max<int64_t>(0, count - part.rows);  // over finished rows rather than past the end

@@ -30,8 +30,8 @@ struct DotCopy {
 
 constexpr int kRowsAreImages = -1;
 
-// One problem without input dilation. Its outputs are numbered (line, segment, fast): the fast coordinate is a class of rows, or an
-// axis whose outputs adjoin where neither those of rows nor those of features do.
+// One problem without input dilation. Its outputs are numbered (line, segment, fast), or (segment, line, fast) where rows are images:
+// the fast coordinate is a class of rows, or an axis whose outputs adjoin where neither those of rows nor those of features do.
 struct DotPart {
     Problem problem;                // rhs strides are those of the packed rows (see DotOperands)
     int row_axis;                   // the coordinate of a tile's rows: an axis, or kRowsAreImages

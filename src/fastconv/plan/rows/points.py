@@ -31,6 +31,8 @@ PACK_GATHERED = 2.0
 PACK_RUNS = 1.0  # in short runs
 PACK_FAR = 1.5  # more for each that is transposed or gathered, where weights are more than a core's second cache
 CACHE = 2 << 20  # bytes of that
+PACK_STREAMED = 6.0  # more for each weight, where they are so many bytes that they go to memory and come back:
+STREAMED = 32 << 20
 PACK_FAR_RUNS = 4.5  # the same for runs of phases, one of a feature, features so many elements apart:
 FAR_RUNS = 1024
 COPY = 0.2  # an element of the input
@@ -187,6 +189,8 @@ def _packing(problem: ConvProblem, lanes: int, lattices: list[Lattice], merged: 
         each = PACK_RUNS if max(lattice.phases for lattice in lattices) > 1 else PACK_GATHERED
         if large and problem.features > 1 and abs(problem.rhs.outer[1]) >= FAR_RUNS:
             each += PACK_FAR_RUNS
+    if costs.ITEM_BYTES[problem.dtype] * prod(problem.rhs_extents) > STREAMED:
+        each += PACK_STREAMED
     width = lanes if merged else 1
     return each * sum(ceil(problem.features * lattice.phases / width) * width * problem.channels * lattice.taps for lattice in lattices)
 
