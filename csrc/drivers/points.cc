@@ -19,8 +19,8 @@ namespace {
 
 constexpr int64_t kDepthBytes = 1 << 18;  // of a panel's weights that stay in the second cache
 constexpr int64_t kPackAlone = 1 << 16;   // elements of weights that the calling thread packs alone
-constexpr int64_t kPackSteps = 256;       // packed at a time
-constexpr int64_t kCacheBytes = 2 << 20;  // of a core: outputs that are more lie far away when they are written
+constexpr int64_t kPackSteps = 512;       // packed at a time
+constexpr int64_t kCacheBytes = 2 << 20;  // of a core: outputs that are more lie far away when they are written, and so do weights
 constexpr int64_t kPageBytes = 4096;
 constexpr int64_t kPackChannels = 16;  // the same where all phases are
 constexpr int kMaxRows = 16, kMaxVectors = 4;
@@ -53,6 +53,9 @@ public:
             const int64_t lists = 4 * part.points() * static_cast<int64_t>(sizeof(T*));
             local_ = std::max(local_, (part.scratch + sums + 3 * 16) * static_cast<int64_t>(sizeof(T)) + lists);
         }
+        pack_late_ = !plan_.merged && p_.groups * plan_.packed * static_cast<int64_t>(sizeof(T)) > kCacheBytes;
+        for (const PointPart& part : plan_.parts) pack_late_ = pack_late_ && part.blocks() == 1;
+        if (pack_late_) local_ += kDepthBytes + int64_t{kMaxVectors} * kernels_.lanes * static_cast<int64_t>(sizeof(T)) + 64;
         double outputs = static_cast<double>(p_.groups * p_.batch * p_.features);
         for (int i = 0; i < p_.dims; ++i) outputs *= static_cast<double>(p_.axes[i].out);
         far_ = outputs * static_cast<double>(sizeof(T)) > kCacheBytes;
@@ -60,6 +63,8 @@ public:
 
     // Packs the weights; `finite`: whether none of them is infinite or NaN, so that padding may be multiplied.
     const char* prepare(Executor& executor, bool* finite) {
+        *finite = true;
+        if (pack_late_) return nullptr;
         packed_ = static_cast<T*>(scratch(ScratchSlot::shared, static_cast<size_t>(p_.groups * plan_.packed + 16) * sizeof(T)));
         if (packed_ == nullptr) return "out of memory";
         InlineExecutor alone;  // waking others costs more than packing little
@@ -73,8 +78,8 @@ public:
                          [&](int64_t task, void* local) { run_task(task, static_cast<char*>(local)); });
     }
 
-    // True when a sum that zeros of merged phases took part in came out infinite or NaN.
-    bool suspicious() const { return suspicious_.load(); }
+    // Whether padding may have been multiplied by an infinity or NaN: weights, or sums that zeros of merged phases took part in.
+    bool suspicious() const { return suspicious_.load() || !finite_weights_.load(); }
 
 private:
     // Of each point: where its offsets count from, where its outputs do, and where its sums are made, of a set and of its twin.
@@ -82,6 +87,7 @@ private:
         const T** row;
         T** out;
         T** sum[2];
+        T* weights;  // packed when their turn comes
     };
 
     static T* align(void* from) { return reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(from) + 63) / 64 * 64); }
@@ -107,18 +113,22 @@ private:
                     const PointPanel& panel = set.panels[static_cast<size_t>(chunk % panels)];
                     const int64_t group = chunk / panels / pieces, first = chunk / panels % pieces * kPackSteps;
                     const int64_t count = std::min(kPackSteps, set.depth - first);
-                    const T* data = rhs_ + group * p_.rhs.outer[0];
-                    T* to = packed_ + group * plan_.packed + panel.packed + first * panel.width;
-                    if (plan_.merged) {
-                        pack_merged(set, panel, data, first, count, to);
-                    } else {
-                        Lanes side;
-                        column_lanes(set.lattice, panel.first, panel.columns, &side);
-                        pack_rhs<T>(set.rhs_loops, tiles_.pack, data, side, first, count, panel.width, to);
-                    }
-                    if (!tiles_.finite(to, count * panel.width)) finite_weights_.store(false, std::memory_order_relaxed);
+                    pack_panel(set, panel, group, first, count, packed_ + group * plan_.packed + panel.packed + first * panel.width);
                 });
             }
+    }
+
+    // Depth first <= k < first + count.
+    void pack_panel(const PointSet& set, const PointPanel& panel, int64_t group, int64_t first, int64_t count, T* to) const {
+        const T* data = rhs_ + group * p_.rhs.outer[0];
+        if (plan_.merged) {
+            pack_merged(set, panel, data, first, count, to);
+        } else {
+            Lanes side;
+            column_lanes(set.lattice, panel.first, panel.columns, &side);
+            pack_rhs<T>(set.rhs_loops, tiles_.pack, data, side, first, count, panel.width, to);
+        }
+        if (!tiles_.finite(to, count * panel.width)) finite_weights_.store(false, std::memory_order_relaxed);
     }
 
     PointBlock block_of(const PointPart& part, int64_t index) const {
@@ -152,11 +162,12 @@ private:
         const int64_t index = task - first_task_[number], piece = index % part.pieces;
         const PointBlock b = block_of(part, index / part.pieces);
         const int64_t points = part.points();
-        const Lists lists{reinterpret_cast<const T**>(local),
-                          reinterpret_cast<T**>(local) + points,
-                          {reinterpret_cast<T**>(local) + 2 * points, reinterpret_cast<T**>(local) + 3 * points}};
         T* input = align(reinterpret_cast<T**>(local) + 4 * points);
         T* sums = align(input + part.scratch);
+        const Lists lists{reinterpret_cast<const T**>(local),
+                          reinterpret_cast<T**>(local) + points,
+                          {reinterpret_cast<T**>(local) + 2 * points, reinterpret_cast<T**>(local) + 3 * points},
+                          align(sums + 2 * points * part.width)};
         const T* lhs = lhs_ + b.group * p_.lhs.outer[0];
         const bool in_place = part.in_place && inside(part, b);
         if (!in_place && !part.empty) copy_points(part, b, kernels_, lhs, input);
@@ -167,7 +178,7 @@ private:
             const PointSet& set = part.sets[static_cast<size_t>(unit.set)];
             const PointPanel& panel = set.panels[static_cast<size_t>(unit.panel)];
             if (unit.twin < 0 && panel.at_output() && !plan_.merged) {
-                multiply(set, panel, b, in_place, lists.row, lists.out, panel.runs[0].out, {});
+                multiply(set, panel, b, in_place, lists, lists.out, panel.runs[0].out, {});
                 continue;
             }
             const Strips strips = strips_of(part, panel, b, lists.out, unit.twin >= 0);
@@ -180,10 +191,10 @@ private:
                 lists.sum[1][point] = sums + (points + point) * panel.width;
             }
             const int fetched = !is_far(strips) ? 0 : unit.twin >= 0 ? panel.columns / 2 : panel.columns;
-            multiply(set, panel, b, in_place, lists.row, lists.sum[0], 0, {&strips, 0, fetched});
+            multiply(set, panel, b, in_place, lists, lists.sum[0], 0, {&strips, 0, fetched});
             if (unit.twin >= 0) {
                 const PointSet& twin = part.sets[static_cast<size_t>(unit.twin)];
-                multiply(twin, twin.panels[static_cast<size_t>(unit.panel)], b, in_place, lists.row, lists.sum[1], 0,
+                multiply(twin, twin.panels[static_cast<size_t>(unit.panel)], b, in_place, lists, lists.sum[1], 0,
                          {&strips, fetched, fetched > 0 ? panel.columns : 0});
             }
             store(strips, panel.width, lists.sum[0], unit.twin >= 0 ? lists.sum[1] : nullptr);
@@ -258,20 +269,24 @@ private:
     }
 
     // The sums of a block's points and a panel's columns, finished.
-    void multiply(const PointSet& set, const PointPanel& panel, const PointBlock& b, bool in_place, const T* const* row, T* const* sum,
+    void multiply(const PointSet& set, const PointPanel& panel, const PointBlock& b, bool in_place, const Lists& lists, T* const* sum,
                   int64_t to, const Fetch& fetched) const {
         const int32_t* offset = in_place ? set.in_place.data() : set.in_scratch.data();
-        const T* weight = packed_ + b.group * plan_.packed + panel.packed;
         const int vectors = panel.width / kernels_.lanes;
         const int64_t depth = set.depth, points = b.points, tiles = ceil_div(points, table_.rows[vectors]);
         const int64_t blocks = std::max<int64_t>(1, ceil_div(depth * panel.width * static_cast<int64_t>(sizeof(T)), kDepthBytes));
         for (int64_t block = 0; block < blocks; ++block) {
             const int64_t first = depth * block / blocks, last = depth * (block + 1) / blocks;
-            PointArguments<T> a{last - first, offset + first, nullptr, weight + first * panel.width, nullptr, to, block > 0};
+            const T* weight = lists.weights;
+            if (pack_late_)
+                pack_panel(set, panel, b.group, first, last - first, lists.weights);
+            else
+                weight = packed_ + b.group * plan_.packed + panel.packed + first * panel.width;
+            PointArguments<T> a{last - first, offset + first, nullptr, weight, nullptr, to, block > 0};
             for (int64_t tile = 0; tile < tiles; ++tile) {
                 const int64_t from = points * tile / tiles, end = points * (tile + 1) / tiles;
                 if (last == depth && fetched.first < fetched.last) fetch(fetched, tile, tiles);
-                a.row = row + from;
+                a.row = lists.row + from;
                 a.sum = sum + from;
                 table_.run[end - from][vectors](a);
             }
@@ -340,10 +355,11 @@ private:
     T* out_;
     std::vector<int64_t> first_task_;
     int64_t tasks_ = 0, local_ = 0;
-    bool far_ = false;  // whether outputs are more than a cache holds
+    bool pack_late_ = false;  // many weights that each serve one task alone stay in its second cache: memory holds no packed copy
+    bool far_ = false;        // whether outputs are more than a cache holds
     T* packed_ = nullptr;
     mutable std::atomic<bool> suspicious_{false};
-    std::atomic<bool> finite_weights_{true};
+    mutable std::atomic<bool> finite_weights_{true};
 };
 
 template <class T>

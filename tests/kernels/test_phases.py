@@ -25,21 +25,21 @@ AXES = {
 
 
 def transposed(
-    axes: tuple[Axis, ...], features: int, last: bool, taps_inside: bool | None = None
+    axes: tuple[Axis, ...], features: int, last: bool, taps_inside: bool | None = None, channels: int = 21
 ) -> tuple[ConvProblem, tuple[int, int, int]]:
-    """Two groups, two images, 21 channels; channels last or first, the kernel's own if not told otherwise."""
+    """Two groups and two images; channels last or first, the kernel's own if not told otherwise."""
     dims = len(axes)
     orders = {True: (2, *reversed(range(3, 3 + dims)), 1, 0), False: (*reversed(range(3, 3 + dims)), 2, 1, 0)}
     kernel_last = last if taps_inside is None else not taps_inside
     lhs, rhs, out = (
         lay((*outer, *spatial), orders[order], [0] * (3 + dims), [False] * (3 + dims))
         for outer, spatial, order in (
-            ((2, 2, 21), [a.size for a in axes], last),
-            ((2, features, 21), [a.kernel for a in axes], kernel_last),
+            ((2, 2, channels), [a.size for a in axes], last),
+            ((2, features, channels), [a.kernel for a in axes], kernel_last),
             ((2, 2, features), [a.out for a in axes], last),
         )
     )
-    return ConvProblem(axes, 2, 2, 21, features, lhs.operand, rhs.operand, out.operand), (lhs.elements, rhs.elements, out.elements)
+    return ConvProblem(axes, 2, 2, channels, features, lhs.operand, rhs.operand, out.operand), (lhs.elements, rhs.elements, out.elements)
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -71,4 +71,13 @@ def test_whole_vectors_of_features(name: str, last: bool) -> None:
 def test_vectors_of_several_panels() -> None:
     problem, elements = transposed(AXES["an axis without and k5 s3"], 80, last=True, taps_inside=True)
     hold(replace(problem, dtype="float64", out_dtype="float64", bias_stride=1), elements, 2, exact=False)
+    hold_specials(problem, elements, 3)
+
+
+@pytest.mark.parametrize("taps_inside", [False, True])
+def test_many_weights_for_few_points(taps_inside: bool) -> None:
+    """More weights than a core's second cache: `points` packs them a panel at a time, where they are used."""
+    problem, elements = transposed((Axis(5, 16, 40, 1, 11, 8),), 48, True, taps_inside, channels=400)
+    assert elements[1] * 4 > 2 << 20
+    hold(problem, elements, 1, exact=True)
     hold_specials(problem, elements, 3)
