@@ -16,12 +16,13 @@ constexpr double kMaxSums = 1 << 10;      // outputs of a group whose taps may b
 constexpr int64_t kWideBytes = 32 << 10;  // of panels of several vectors of groups
 constexpr int kMostVectors = 8;
 constexpr int64_t kPanelBytes = 64 << 10;
-constexpr int64_t kGroupBlock = 2048;    // groups of a task that reads them in place: long runs of memory
-constexpr int64_t kBlock = 1 << 10;      // outputs of a block without panels, at most,
-constexpr int64_t kTasks = 64;           // and so many blocks or more
-constexpr int64_t kTaps = 64;            // taps of a block without panels
-constexpr double kStreamed = 4 << 20;    // bytes of the inputs or the outputs from which on memory sets the pace
-constexpr int64_t kPairedColumns = 128;  // of rows that a block has two of
+constexpr int64_t kSumPanelBytes = 128 << 10;  // of a reduction: neighbouring blocks copy their seams twice
+constexpr int64_t kGroupBlock = 2048;          // groups of a task that reads them in place: long runs of memory
+constexpr int64_t kBlock = 1 << 10;            // outputs of a block without panels, at most,
+constexpr int64_t kTasks = 64;                 // and so many blocks or more
+constexpr int64_t kTaps = 64;                  // taps of a block without panels
+constexpr double kStreamed = 4 << 20;          // bytes of the inputs or the outputs from which on memory sets the pace
+constexpr int64_t kPairedColumns = 128;        // of rows that a block has two of
 constexpr int64_t kParts = 16;
 
 int64_t even_block(int64_t count, int64_t target) { return count <= 0 ? 1 : ceil_div(count, ceil_div(count, target)); }
@@ -82,7 +83,7 @@ bool size_panels(DepthwisePlan* s) {
 
 // The largest block that fits: columns first, then rows; the other axes one by one.
 void cut(DepthwisePlan* s, bool panels) {
-    const int64_t budget = kPanelBytes / dtype_size(s->p.dtype);
+    const int64_t budget = (s->reduce ? kSumPanelBytes : kPanelBytes) / dtype_size(s->p.dtype);
     double positions = static_cast<double>(s->p.batch * s->group_blocks) / kTasks;
     for (int i = 0; i < s->p.dims; ++i) positions *= static_cast<double>(s->p.axes[i].out);
     // Rows go in pairs.

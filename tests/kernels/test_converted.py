@@ -14,7 +14,7 @@ from fastconv.plan import ALGORITHMS, choose, forced, this_machine
 from fastconv.plan.converted import real_problem
 from fastconv.problem import Axis, ConvProblem
 from fastconv.reference import numpy_dtype, reference, view
-from fastconv.soak.draws import Buffers, fill, problem_of, with_dtype
+from fastconv.soak.draws import Buffers, fill, lay, problem_of, with_dtype
 from fastconv.soak.hold import run, using_threads
 
 DIRECT = next(row for row in ALGORITHMS if row.name == "direct")
@@ -77,7 +77,11 @@ THIN = {
 def test_slabs(name: str, dtype: str) -> None:
     batch, axes = THIN[name]
     problem, elements = problem_of(axes, 1, batch, 2, 3)
-    problem = with_dtype(replace(problem, bias_stride=1), dtype)
+    hold_slabs(with_dtype(replace(problem, bias_stride=1), dtype), elements)
+
+
+def hold_slabs(problem: ConvProblem, elements: tuple[int, int, int]) -> None:
+    """Every algorithm, the same with one thread and with two."""
     data = fill(problem, elements, 5, exact=True)
     expected = reference(problem, *data)
     for row in (row for row in ALGORITHMS if row.code and row.refuse(problem, this_machine()) is None):
@@ -87,6 +91,29 @@ def test_slabs(name: str, dtype: str) -> None:
             shared = run(problem, row.code, data, elements[2])
         assert alone.tobytes() == shared.tobytes(), row.name
         check(problem, view(alone, problem.out, problem.out_extents), expected, exact=True)
+
+
+#: Weight gradients of many groups, by groups, images and axes: their sums are cut into slabs, by images, taps or both.
+SUMS = {
+    "an image": (37, 3, (Axis(61, 61, 3, lo=1), Axis(50, 50, 3, lo=1))),
+    "many images": (16, 300, (Axis(40, 36, 5),)),
+    "strides": (48, 2, (Axis(90, 45, 3, lo=1, rhs_dilation=2), Axis(70, 70, 1))),
+    "taps that meet no data": (40, 1, (Axis(30, 600, 4, lo=250), Axis(15, 15, 1))),
+}
+
+
+@pytest.mark.parametrize("groups_inside", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("name", SUMS)
+def test_slabs_of_sums(name: str, dtype: str, groups_inside: bool) -> None:
+    groups, images, axes = SUMS[name]
+    problem, elements = problem_of(axes, groups, 1, images, 1)
+    if groups_inside:
+        laid = []
+        for extents in (problem.lhs_extents, problem.rhs_extents):
+            laid.append(lay(extents, (0, *reversed(range(1, len(extents)))), [0] * len(extents), [False] * len(extents)).operand)
+        problem = replace(problem, lhs=laid[0], rhs=laid[1])
+    hold_slabs(with_dtype(problem, dtype), elements)
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])

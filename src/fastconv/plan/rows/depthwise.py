@@ -13,9 +13,9 @@ from fastconv.problem import Axis, ConvProblem
 MOST_PHASES = 128
 MOST_LISTS = 1 << 17
 MOST_PANEL = 1 << 21
-#: Elements of rhs that are packed whole, and bytes of a block's panels (csrc/drivers/depthwise_plan.cc).
+#: Elements of rhs that are packed whole, and bytes of a block's panels, of outputs or of taps (csrc/drivers/depthwise_plan.cc).
 MOST_WEIGHTS = 1 << 22
-PANEL_BYTES = 64 << 10
+PANEL_BYTES, SUM_PANEL_BYTES = 64 << 10, 128 << 10
 #: Sums of a group that may be cut along the taps.
 MOST_SUMS = 1 << 10
 PARTS = 16
@@ -142,7 +142,7 @@ def _overlap(problem: ConvProblem, lanes: int) -> float:
         return _reach(a, a.out, turns) if cut else _reach(a, turns, a.kernel)
 
     axes = costs.sorted_axes(problem)
-    room = PANEL_BYTES // (lanes * costs.ITEM_BYTES[problem.dtype] * (1 if cut else problem.channels))
+    room = (SUM_PANEL_BYTES if cut else PANEL_BYTES) // (lanes * costs.ITEM_BYTES[problem.dtype] * (1 if cut else problem.channels))
     spans, copied = [window(a, 1) for a in axes], 1.0
     for i in reversed(range(len(axes))):  # a block grows along the innermost axis first
         a, others = axes[i], prod(spans[:i] + spans[i + 1 :])
@@ -158,7 +158,7 @@ def workspace(problem: ConvProblem, machine: Machine) -> int:
     item = costs.ITEM_BYTES[problem.dtype]
     packed = min(prod(problem.rhs_extents) * item * 2, MOST_WEIGHTS * item)
     sums = 2 * PARTS * prod(problem.out_extents) * item if _cut_along_taps(problem) else 0
-    return packed + sums + machine.cores * (2 * PANEL_BYTES + _smallest_panel(problem) * item)
+    return packed + sums + machine.cores * (2 * SUM_PANEL_BYTES + _smallest_panel(problem) * item)
 
 
 DEPTHWISE = exchanging(timed("depthwise", 4, 1.5e-6, refuse, cycles, workspace))
