@@ -60,9 +60,10 @@ static void copy_block(T* to, int64_t to_step, const T* from, int64_t from_step,
 template <class T>
 static inline void load_square(Vec<T> (&rows)[kLanes<T>], const T* from, int64_t step, int64_t count) {
     constexpr int L = kLanes<T>;
+    step = step_by_step(step);
     if (count == L) {
 #pragma GCC unroll 16
-        for (int i = 0; i < L; ++i) rows[i] = load(from + i * step);
+        for (int i = 0; i < L; ++i, from += step) rows[i] = load(from);
     } else {
 #pragma GCC unroll 16
         for (int i = 0; i < L; ++i) rows[i] = i < count ? load(from + i * step) : Vec<T>{};
@@ -79,17 +80,18 @@ static void lines(T* to, int64_t to_step, const T* from, const T* twin, int64_t 
         for (int64_t i = 0; i < count; i += L) {
             const int64_t points = count - i < L ? count - i : L;
             T* place = to + j * to_step + i * each;
+            const int64_t step = step_by_step(to_step);
             Vec<T> even[L], odd[L];
             load_square<T>(even, from + i * from_step + j, from_step, points);
             if (twin == nullptr) {
                 if (points == L && columns == L) {
 #pragma GCC unroll 16
-                    for (int q = 0; q < L; ++q) store(place + q * to_step, even[q]);
+                    for (int q = 0; q < L; ++q, place += step) store(place, even[q]);
                 } else {
                     T held[L][L];
 #pragma GCC unroll 16
                     for (int q = 0; q < L; ++q) store(held[q], even[q]);
-                    for (int64_t q = 0; q < columns; ++q) store_first(place + q * to_step, load(held[q]), points);
+                    for (int64_t q = 0; q < columns; ++q, place += step) store_first(place, load(held[q]), points);
                 }
                 continue;
             }
@@ -99,14 +101,15 @@ static void lines(T* to, int64_t to_step, const T* from, const T* twin, int64_t 
             load_square<T>(odd, twin + i * from_step + j, from_step, points);
             T pairs[L][2 * L];
             const bool whole = points == L && columns == L;
+            T* at = whole ? place : pairs[0];
+            const int64_t along = whole ? step : 2 * L;
 #pragma GCC unroll 16
-            for (int q = 0; q < L; ++q) {
+            for (int q = 0; q < L; ++q, at += along) {
                 const Vec<T> other = load(held[q]);
-                T* at = whole ? place + q * to_step : pairs[q];
                 store(at, zip<0>(other, odd[q], typename MakeIndices<L>::type()));
                 store(at + L, zip<L / 2>(other, odd[q], typename MakeIndices<L>::type()));
             }
-            for (int64_t q = 0; q < columns && !whole; ++q) copy_block<T>(place + q * to_step, 0, pairs[q], 0, 1, 2 * points);
+            for (int64_t q = 0; q < columns && !whole; ++q, place += step) copy_block<T>(place, 0, pairs[q], 0, 1, 2 * points);
         }
     }
 }

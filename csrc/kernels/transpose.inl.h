@@ -33,3 +33,9 @@ static inline V zip(V a, V b, Indices<I...>) {
     constexpr int L = sizeof...(I);
     return __builtin_shufflevector(a, b, (First + I / 2 + (I % 2) * L)...);
 }
+
+// A step whose multiples are added one by one: compilers would keep the address of every row, and spill them.
+static inline int64_t step_by_step(int64_t step) {
+    asm("" : "+r"(step));
+    return step;
+}
