@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kPixels = 192;                  // of a task, about
 constexpr int64_t kTableEntries = 8192;           // pointers of a task
-constexpr int64_t kPanelBytes = 96 << 10;         // of weights between two visits of a sum
+constexpr int64_t kPanelBytes = 384 << 10;        // of weights between two visits of a sum: they stay in the second cache ...
+constexpr int64_t kOwnPanelBytes = 96 << 10;      // ... beside much else, where a task lays them out for itself
 constexpr int64_t kTasks = 16;                    // enough to keep many cores even
 constexpr int64_t kTaskProducts = 1 << 17;        // a task smaller than this costs more to hand out than to run
 constexpr int64_t kWeightsOfOneTask = 512 << 10;  // bytes; more are better split between tasks than read by each
@@ -39,7 +40,7 @@ public:
             pixel_blocks_ = std::min(ceil_div(pixels_, rows_), ceil_div(wanted, panel_blocks_));
         pixel_block_ = ceil_div(ceil_div(pixels_, rows_), pixel_blocks_) * rows_;
         const int64_t step_bytes = taps_.count * panels_.max_vectors * set.lanes * static_cast<int64_t>(sizeof(T));
-        const int64_t most_channels = std::max<int64_t>(8, kPanelBytes / step_bytes);
+        const int64_t most_channels = std::max<int64_t>(8, (pixel_blocks_ > 1 ? kPanelBytes : kOwnPanelBytes) / step_bytes);
         channel_block_ = ceil_div(p.channels, ceil_div(p.channels, most_channels));
         if (most_channels >= set.lanes && channel_block_ < p.channels)  // whole squares of transpositions
             channel_block_ = std::min(most_channels / set.lanes, ceil_div(channel_block_, set.lanes)) * set.lanes;

@@ -36,7 +36,7 @@ MERGED = 1.5  # an output of merged phases looked at and moved
 FAR_WEIGHT = 40.0  # a weight of an image as kernel whose channels lie far apart (a weight gradient's) ...
 FAR_STEP = 64  # ... by as many elements
 FEW = 2.0  # of the products, where a tile has fewer than four features: it waits for its vectors
-STRIDED = 1.1  # of all cycles, where outputs skip rows and columns of an image
+STRIDED = 1.03  # of all cycles, where outputs skip rows and columns of an image
 IMAGE = 3.0  # of all cycles, where the kernel is an image and the output small (a weight gradient): every tap turns
 
 
