@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "drivers/geometry.h"
+
 namespace fastconv {
 namespace {
 
@@ -20,6 +22,12 @@ Span span_of(const PointPart& part, const PointBlock& b, int axis, int64_t* star
     const int64_t begin = std::clamp<int64_t>(-index, 0, count);
     *start += index * a.step;
     return {count, begin, std::clamp<int64_t>(a.size - index, begin, count), a.step, a.pitch, a.q_input, a.reach};
+}
+
+// Its indices first, first + period, ...
+Span every_period(const Span& span, int64_t first) {
+    auto before = [&](int64_t index) { return std::max<int64_t>(0, ceil_div(index - first, span.period)); };
+    return {before(span.count), before(span.begin), before(span.end), span.step * span.period, span.pitch * span.period, 1, 0};
 }
 
 // from: nullptr where all of it is padding.
@@ -62,6 +70,8 @@ void copy_points(const PointPart& part, const PointBlock& b, const PointKernels<
     }
     const Span one{1, 0, 1, 0, 0, 1, 0};
     const Span line = span[--spans], rows = spans > 0 ? span[--spans] : one;
+    const bool gaps = rows.period > rows.reach + 1;  // rows that no tap reads are passed over
+    const int64_t turns = gaps ? rows.reach + 1 : 1;
     int64_t digits[kMaxDims + 2] = {};
     for (;;) {
         int64_t from = start, place = 0;
@@ -72,7 +82,9 @@ void copy_points(const PointPart& part, const PointBlock& b, const PointKernels<
             from += digits[i] * span[i].step;
             place += digits[i] * span[i].pitch;
         }
-        if (used) copy_plane(kernels, rows, line, unit, data ? lhs + from : nullptr, to + place);
+        for (int64_t i = 0; i < turns && used; ++i)
+            copy_plane(kernels, gaps ? every_period(rows, i) : rows, line, unit, data ? lhs + from + i * rows.step : nullptr,
+                       to + place + i * rows.pitch);
         int i = spans - 1;
         for (; i >= 0; --i) {
             if (++digits[i] < span[i].count) break;
