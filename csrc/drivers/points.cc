@@ -17,10 +17,10 @@
 namespace fastconv {
 namespace {
 
-constexpr int64_t kDepthBytes = 1 << 18;  // of a panel's weights that stay in the second cache
-constexpr int64_t kPackAlone = 1 << 16;   // elements of weights that the calling thread packs alone
-constexpr int64_t kPackSteps = 512;       // packed at a time
-constexpr int64_t kCacheBytes = 2 << 20;  // of a core: outputs that are more lie far away when they are written, and so do weights
+constexpr int64_t kDepthBytes = 384 << 10;  // of a panel's weights that stay in the second cache
+constexpr int64_t kPackAlone = 1 << 16;     // elements of weights that the calling thread packs alone
+constexpr int64_t kPackSteps = 512;         // packed at a time
+constexpr int64_t kCacheBytes = 2 << 20;    // of a core: outputs that are more lie far away when they are written, and so do weights
 constexpr int64_t kPageBytes = 4096;
 constexpr int64_t kPackChannels = 16;  // the same where all phases are
 constexpr int kMaxRows = 16, kMaxVectors = 4;
