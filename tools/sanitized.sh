@@ -23,10 +23,11 @@ if [ "$preset" = tsan ]; then
     runtime=libtsan.so
     run=(setarch -R) # its shadow memory wants fixed addresses
 fi
-# Faults inside the fenced tests belong to the tests; Python's own allocations are not leaks of ours.
+# Faults inside the fenced tests belong to the tests; Python's own allocations are not leaks of ours. A forked child starts threads of
+# its own, which the thread sanitizer allows when asked to.
 export ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-export TSAN_OPTIONS=halt_on_error=1:handle_segv=0:handle_sigbus=0:suppressions=$PWD/tools/tsan.supp
+export TSAN_OPTIONS=halt_on_error=1:handle_segv=0:handle_sigbus=0:die_after_fork=0:suppressions=$PWD/tools/tsan.supp
 export LD_PRELOAD="$(g++ -print-file-name=$runtime):$(g++ -print-file-name=libstdc++.so)"
 export PYTHONPATH=$copy
 exec "${run[@]}" "$python" -m pytest -q --capture=sys -p no:cacheprovider "$@"
