@@ -16,6 +16,7 @@ constexpr int64_t kSlabBytes = 512 << 10;       // of a slab's copies: they stay
 constexpr int64_t kLargeSlabBytes = 256 << 10;  // where the kernel is an image, and its slabs start little
 constexpr int64_t kSlabRhsBytes = 256 << 10;    // of a rhs that every slab's driver may lay out anew
 constexpr double kProductsPerElement = 64;      // above it copying is a few percent, and slabs would cost more than they save
+constexpr double kSlabColumns = 256;            // features times phases that a slab's driver lists for less than a slab saves
 constexpr int64_t kSlabLanes = 64;              // slabs of long axes are multiples of it
 constexpr int64_t kSlabGroups = 16;             // slabs of groups are multiples of it: a driver's vectors may run over them
 constexpr int64_t kSumSlabs = 8;                // slabs of a sum at least, of twice the bytes: neighbours convert their seams twice
@@ -253,18 +254,18 @@ private:
         s.channels = p_.channels;
         double inputs = static_cast<double>(p_.groups * p_.batch * p_.channels),
                outputs = static_cast<double>(p_.groups * p_.batch * p_.features);
-        double kernel = static_cast<double>(p_.groups * p_.features * p_.channels), taps = 1;
+        double kernel = static_cast<double>(p_.groups * p_.features * p_.channels), taps = 1, columns = static_cast<double>(p_.features);
         for (int i = 0; i < p_.dims; ++i) {
             const Axis& a = p_.axes[i];
-            inputs *= static_cast<double>(a.size);
-            outputs *= static_cast<double>(a.out);
+            inputs *= static_cast<double>(a.size), outputs *= static_cast<double>(a.out);
             kernel *= static_cast<double>(a.kernel);
+            columns *= static_cast<double>(std::min(a.lhs_dilation, std::max<int64_t>(1, a.out)));
             taps *= static_cast<double>(a.kernel) / static_cast<double>(std::min(a.lhs_dilation, std::max<int64_t>(1, a.kernel)));
         }
         // A large kernel (the image of a weight gradient) is cut where slabs have groups of their own, or along its sums.
         const bool large = kernel * sizeof(T) > kSlabRhsBytes;
         const double bytes = (inputs + outputs + (large ? kernel : 0)) * sizeof(T);
-        if (bytes < 2 * kSlabBytes) return s;
+        if (bytes < 2 * kSlabBytes || columns > std::max(kSlabColumns, static_cast<double>(p_.features))) return s;
         if (outputs * static_cast<double>(p_.channels) * taps > kProductsPerElement * (inputs + outputs + kernel)) return s;
         const int64_t wanted = static_cast<int64_t>(bytes / (large ? kLargeSlabBytes : kSlabBytes)) + 1;
         auto length_of = [](int64_t extent, int64_t blocks) {
@@ -293,8 +294,7 @@ private:
         s.axis = choose_axis(p_.out, more, [](const Axis& a) { return a.out; });
         if (s.axis < 0) return s;
         s.length = length_of(p_.axes[s.axis].out, std::min(p_.axes[s.axis].out, more));
-        const int64_t phases = p_.axes[s.axis].lhs_dilation;  // each slab starts at the same one
-        if (s.length > phases) s.length = ceil_div(s.length, phases) * phases;
+        if (const int64_t n = p_.axes[s.axis].lhs_dilation; s.length > n) s.length = ceil_div(s.length, n) * n;  // each starts at phase 0
         s.blocks = ceil_div(p_.axes[s.axis].out, s.length);
         return s;
     }
