@@ -102,7 +102,7 @@ def test_export_and_symbolic_sizes_keep_xlas_operation() -> None:
     assert {row.kind for row in records.report().convolutions} == {"export", "symbolic"}
     np.testing.assert_array_equal(exported.call(x, w), function(x, w))
     np.testing.assert_array_equal(symbolic.call(x, w), function(x, w))
-    assert "fastconv" not in exported.mlir_module() + symbolic.mlir_module()
+    assert lowering.TARGET not in exported.mlir_module() + symbolic.mlir_module()
 
 
 @pytest.mark.usefixtures("engine")
