@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,34 @@ def test_a_worker_is_killed_at_its_deadline_and_starts_again() -> None:
         assert worker.generation == 1
     finally:
         worker.stop()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="this system has no /proc")
+def test_while_one_is_timed_the_others_are_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that wait for work by spinning would take a core from whoever comes next."""
+    started, seen = [], []
+    start, ask = Worker.start, Worker.ask
+    monkeypatch.setattr(Worker, "start", lambda self, limit: (started.append(self), start(self, limit))[1])
+
+    def is_paused(worker: Worker) -> bool:
+        assert worker._process is not None
+        with open(f"/proc/{worker._process.pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "T"
+
+    def watched(self: Worker, request: Any, limit: float) -> Any:
+        if request["do"] == "time":
+            (other,) = (worker for worker in started if worker is not self)
+            end = time.monotonic() + 10  # a signal takes its time on a busy machine
+            while not is_paused(other) and time.monotonic() < end:
+                time.sleep(0.001)
+            seen.append((is_paused(self), is_paused(other)))
+        return ask(self, request, limit)
+
+    monkeypatch.setattr(Worker, "ask", watched)
+    result = bench([CASE], [HONEST, fake("wrong")], QUICK)
+    assert result["complete"]
+    assert len(started) == 2
+    assert set(seen) == {(False, True)}
 
 
 def test_a_worker_that_cannot_start_says_why() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -108,6 +109,16 @@ class Worker:
         if self._process is not None:
             with contextlib.suppress(Overrun, Died):
                 self.ask({"do": "forget"}, 60.0)
+
+    def pause(self) -> None:
+        """Stops the process where it is, idle threads that spin included, until `resume`."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets a paused process go on."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """Kills the process, if there is one."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -203,7 +204,8 @@ def _row(case: Case, direction: str, workers: Sequence[Worker], settings: Settin
     for number in range(settings.rounds):
         turn = number % max(1, len(workers))
         for worker in (*workers[turn:], *workers[:turn]):
-            row.time(worker)
+            with _alone(worker, workers):
+                row.time(worker)
     for worker in workers:
         worker.forget()
     return {
@@ -216,6 +218,19 @@ def _row(case: Case, direction: str, workers: Sequence[Worker], settings: Settin
         "bytes": case.bytes(direction),
         "cells": [cell.to_json() for cell in row.cells],
     }
+
+
+@contextmanager
+def _alone(worker: Worker, workers: Sequence[Worker]) -> Iterator[None]:
+    """The others are paused: threads that wait for work by spinning would take cores from whoever comes next."""
+    others = [other for other in workers if other is not worker]
+    for other in others:
+        other.pause()
+    try:
+        yield
+    finally:
+        for other in others:
+            other.resume()
 
 
 def _ceilings(case: Case, direction: str, ceilings: Ceilings) -> dict[str, float | None]:
