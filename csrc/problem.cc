@@ -140,8 +140,9 @@ const char* check_buffers(const Problem& p, const Buffers& buffers) {
     if (!within(e.out, e.count, buffers.out)) return "the plan has more outputs than out has elements";
     if (p.has_bias) {
         int64_t count;
-        if (buffers.bias.data == nullptr) return "the plan names a bias, but there is none";
         if (__builtin_mul_overflow(p.groups, p.features, &count) || count > kMaxExtent) return "the plan reaches outside bias";
+        // A bias without features may lie nowhere.
+        if (count > 0 && buffers.bias.data == nullptr) return "the plan names a bias, but there is none";
         const int64_t extents[3] = {count, 1, 1};
         const Operand bias{0, {p.bias_stride, 0, 0}, {}};
         if (!fits(bias, extents, 3, buffers.bias.lo, buffers.bias.hi)) return "the plan reaches outside bias";

@@ -20,20 +20,12 @@ static inline Half to_half(float value) {
     return {static_cast<uint16_t>(sign | (magnitude >= 0x477ff000u ? large : magnitude >= 0x38800000u ? normal : tiny))};
 }
 
-template <class T>
-struct IsHalf {
+template <class A, class B>
+struct AreSame {
     static constexpr bool value = false;
 };
-template <>
-struct IsHalf<Half> {
-    static constexpr bool value = true;
-};
-template <class T>
-struct IsBrain {
-    static constexpr bool value = false;
-};
-template <>
-struct IsBrain<Brain> {
+template <class A>
+struct AreSame<A, A> {
     static constexpr bool value = true;
 };
 
@@ -61,7 +53,7 @@ static inline __mmask16 first_of(int64_t count) { return count >= 16 ? 0xffff : 
 
 template <class T, class U>
 struct AreHalves {  // of float and a half type
-    static constexpr bool value = sizeof(T) == 4 && (IsHalf<U>::value || IsBrain<U>::value);
+    static constexpr bool value = sizeof(T) == 4 && (AreSame<U, Half>::value || AreSame<U, Brain>::value);
 };
 #endif
 
@@ -74,7 +66,7 @@ static void widen_run(int64_t count, T* __restrict__ to, const void* from_, int6
         if constexpr (AreHalves<T, From>::value)
             for (; j < count; j += 16) _mm512_mask_storeu_ps(to + j, first_of(count - j), load_halves(from + j, first_of(count - j)));
 #elif defined(__F16C__)
-        if constexpr (sizeof(T) == 4 && IsHalf<From>::value)
+        if constexpr (sizeof(T) == 4 && AreSame<From, Half>::value)
             for (; j + 8 <= count; j += 8)
                 _mm256_storeu_ps(to + j, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + j))));
 #endif
@@ -126,7 +118,7 @@ static void narrow_run(int64_t count, void* to_, int64_t step, const T* __restri
                 store_halves(to + j, _mm512_maskz_loadu_ps(some, from + j), some);
             }
 #elif defined(__F16C__)
-        if constexpr (sizeof(T) == 4 && IsHalf<To>::value)
+        if constexpr (sizeof(T) == 4 && AreSame<To, Half>::value)
             for (; j + 8 <= count; j += 8)
                 _mm_storeu_si128(reinterpret_cast<__m128i*>(to + j), _mm256_cvtps_ph(_mm256_loadu_ps(from + j), _MM_FROUND_TO_NEAREST_INT));
 #endif

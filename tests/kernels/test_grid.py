@@ -18,9 +18,10 @@ from fastconv.plan import choose
 from fastconv.problem import ACTIVATIONS, DTYPES, Axis, ConvProblem
 from fastconv.reference import reference, view
 from fastconv.rewrite import input_gradient, weight_gradient
-from fastconv.soak.draws import fill, geometries, problem_of, with_dtype
-from fastconv.soak.hold import algorithms, run
+from fastconv.soak.draws import Buffers, fill, geometries, problem_of, with_dtype
+from fastconv.soak.hold import algorithms, called, run
 from fastconv.soak.hold import hold as hold_data
+from fastconv.soak.memory import Cells
 
 FAST = ("float32", "float64")  # the dtypes with more than the general algorithm
 Drawn = tuple[ConvProblem, tuple[int, int, int]]
@@ -73,6 +74,17 @@ def test_degenerate_sums(name: str, dtype: str) -> None:
     problem = with_dtype(replace(forward, bias_stride=1, activation="sigmoid" if dtype.startswith(("float", "bfloat")) else None), dtype)
     for seed in range(3):
         hold(problem, elements, seed, exact=problem.activation is None)
+
+
+@pytest.mark.parametrize("features", [0, 2])
+def test_a_bias_may_lie_nowhere_where_it_has_no_elements(features: int) -> None:
+    """Empty buffers of other libraries may have no address; one with elements must."""
+    plain, elements = problem_of((Axis(9, 3, 7),), 1, 2, 3, features)
+    problem = replace(plain, bias_stride=1)
+    lhs, rhs, _ = fill(problem, elements, 0, exact=True)
+    for row in algorithms(problem):
+        message = called(problem, row.code, Buffers(lhs, rhs, None), Cells("float32", elements[2], "guarded"))
+        assert message is None if features == 0 else "the plan names a bias, but there is none" in (message or ""), row.name
 
 
 @pytest.mark.parametrize("dtype", FAST)

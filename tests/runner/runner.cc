@@ -59,8 +59,8 @@ void run_problem() {
     Bytes lhs = read_bytes(), rhs = read_bytes(), bias = read_bytes(), out = read_bytes();
     int status = fastconv_set_isa(std::string(level.begin(), level.end()).c_str());
     if (status == 0)
-        status = fastconv_conv(words.data(), static_cast<int64_t>(words.size()), lhs.data(), rhs.data(),
-                               bias.empty() ? nullptr : bias.data(), out.data() + first, ranges.data());
+        status = fastconv_conv(words.data(), static_cast<int64_t>(words.size()), lhs.data(), rhs.data(), bias.data(), out.data() + first,
+                               ranges.data());
     reply(status, out);
 }
 
