@@ -365,7 +365,8 @@ void pack_rhs(const Loops& rhs_depth, const PackKernels<T>& pack, const T* data,
             return;
         }
         int lane = 0;
-        for (int r = 0; r < lanes.runs && lanes.run_end[r] - lane >= kShortRun; lane = lanes.run_end[r++])
+        const int shortest = inner.rhs == 1 || inner.rhs == 2 ? kShortRun : 2;  // lanes that are walked in far steps are fetched one by one
+        for (int r = 0; r < lanes.runs && lanes.run_end[r] - lane >= shortest; lane = lanes.run_end[r++])
             pack.spaced(place + lane, width, length, data + offset + lanes.start[lane], inner.rhs, lanes.spacing, lanes.run_end[r] - lane);
         if (lane == lanes.count) return;
         const T* from[kMaxLanes];

@@ -26,7 +26,9 @@ PACK_PIECE = 12.0  # starting one lane's walk along the channels ...
 PACK_TAPS = 80.0  # ... or along the taps, some of which fall on padding
 TILE_START = 40.0  # describing a tile's rows, calling its kernel, writing its outputs
 GROUP = 20000.0  # starting one group
-PHASES = 1.7  # of all cycles, where a dilated input splits the outputs: every stretch of rows is shorter
+PHASES = 1.7  # of all cycles, where a dilated input splits the outputs: every stretch of rows is shorter ...
+PHASE_RUN = 16  # ... unless so many outputs of the phases of the one feature lie side by side
+FEW_REGISTERS = 1.3  # of all cycles, with 16 vector registers: tiles are smaller, and every operand is read more often
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,9 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     product = min(tile_cycles(lattice.rows, lattice.columns, lanes), tile_cycles(lattice.columns, lattice.rows, lanes)) * depth
     # Panels hold the taps that fall on padding too.
     whole = problem.channels * prod(ceil(a.kernel / costs.phases(a)) for a in problem.axes)
-    packing = _lhs_packing(problem, lattice.rows, whole, lanes) + PACK_GATHERED * lattice.columns * whole
+    # Weights through transpositions where their channels lie side by side.
+    rhs = PACK_TRANSPOSED if problem.rhs.outer[2] == 1 and problem.channels >= lanes else PACK_GATHERED
+    packing = _lhs_packing(problem, lattice.rows, whole, lanes) + rhs * lattice.columns * whole
     adjoin = 1 in (problem.out.outer[2], *problem.out.spatial) and all(costs.phases(a) == 1 for a in problem.axes)
     if problem.lhs.outer[1] == 1 and problem.batch > 1:  # vectors run over the images
         adjoin = problem.out.outer[1] == 1
@@ -77,7 +81,14 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     storing = store * lattice.rows * lattice.columns * lattice.count
     tiles = TILE_START * min(_tiles(lattice.rows, lattice.columns, lanes), _tiles(lattice.columns, lattice.rows, lanes))
     group = product + packing + storing + tiles + (GROUP if problem.groups > 1 else 0)
-    return problem.groups * group * (PHASES if any(costs.phases(a) > 1 for a in problem.axes) else 1)
+    if any(costs.phases(a) > 1 for a in problem.axes) and not _phases_adjoin(problem):
+        group *= PHASES
+    return problem.groups * group * (FEW_REGISTERS if machine.isa == "avx2" else 1)
+
+
+def _phases_adjoin(problem: ConvProblem) -> bool:
+    along = [costs.phases(a) for a, step in zip(problem.axes, problem.out.spatial, strict=True) if step == 1]
+    return problem.features == 1 and max(along, default=1) >= PHASE_RUN
 
 
 def _tiles(in_vectors: int, broadcast: int, lanes: int) -> int:
