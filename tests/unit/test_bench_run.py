@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -155,6 +157,37 @@ def test_while_one_is_timed_the_others_are_paused(monkeypatch: pytest.MonkeyPatc
     assert result["complete"]
     assert len(started) == 2
     assert set(seen) == {(False, True)}
+
+
+PAUSED_FOR_EVER = """
+import sys, time
+from fastconv.bench.process import Contestant, Worker
+worker = Worker(Contestant("scipy", "fastconv.bench.peers.scipy"), 1, 1 << 30)
+worker.start(60)
+worker.pause()
+print(worker._process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end a process with its parent")
+def test_a_paused_worker_ends_when_its_parent_is_killed() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PAUSED_FOR_EVER], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate()
+    end = time.monotonic() + 20
+    while is_running(worker) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_running(worker)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_worker_that_cannot_start_says_why() -> None:

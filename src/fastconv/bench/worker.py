@@ -7,10 +7,12 @@ of each call; "forget" drops what was prepared. An error inside a request is ans
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +25,7 @@ from fastconv.bench.peers.base import Form, Ready, Unsupported
 
 #: Fewest and most calls that one "time" request makes.
 CALLS = (2, 10_000)
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 #: Bursts on a device that one "time" request makes, at least.
 BURSTS = 5
 
@@ -32,6 +35,7 @@ def main() -> None:
     module, threads = sys.argv[1], int(sys.argv[2])
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints goes to standard error, not between the replies
+    _end_with_parent()
     _bind_to_cores(threads)
     try:
         peer = importlib.import_module(module)
@@ -126,6 +130,12 @@ def _save(path: str, result: Any) -> None:
     """Writes a result as .npy; a type that .npy does not know (bfloat16) goes as its bits."""
     array = np.ascontiguousarray(result)
     np.save(path, array.view(f"u{array.dtype.itemsize}") if array.dtype.name == "bfloat16" else array)
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed may leave this process paused, and so unable to see that its input has ended: Linux kills it too."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _bind_to_cores(threads: int) -> None:
