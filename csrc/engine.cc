@@ -38,7 +38,8 @@ const char* run_problem(const Problem& problem, const Buffers& buffers, Executor
     const Driver driver = driver_of(problem.algorithm);
     if (driver == nullptr) return "plan words: unknown algorithm code";
     if (!has_outputs(problem)) return nullptr;  // drivers may count on some
-    const bool any_type = driver == run_general || driver == run_dots || (driver == run_stencil && stencil_takes_halves(problem));
+    const bool any_type = driver == run_general || driver == run_dots || (driver == run_stencil && stencil_takes_halves(problem)) ||
+                          (driver == run_depthwise && depthwise_takes_halves(problem));
     if (!any_type && needs_conversion(problem)) return run_converted(problem, buffers, executor, driver);
     return driver(problem, buffers, executor);
 } catch (const std::bad_alloc&) {

@@ -9,11 +9,15 @@
 
 #include "base/scratch.h"
 #include "base/tasks.h"
+#include "drivers/bare.h"
 #include "drivers/depthwise_plan.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
 #include "drivers/exchange.h"
+#include "drivers/finite.h"
 #include "drivers/geometry.h"
+#include "drivers/halves.h"
+#include "drivers/lane_rows.h"
 #include "drivers/phases.h"
 #include "drivers/planes.h"
 
@@ -21,6 +25,8 @@ namespace fastconv {
 namespace {
 
 constexpr double kChunkProducts = 1 << 16;  // work below which a thread is not worth waking
+
+constexpr double kMostHalfWeights = 1 << 18;  // elements of weights that are widened beforehand
 
 constexpr int64_t kStreamedColumns = 4;  // of a tile whose operands stream from memory
 
@@ -37,9 +43,9 @@ template <class T>
 class Depthwise {
 public:
     Depthwise(const DepthwisePlan& plan, const Buffers& buffers)
-        : s(plan), p(plan.p), kernels_(lane_kernels<T>(current_isa())), tiles_(kernels_), lhs_(static_cast<const T*>(buffers.lhs.data)),
-          rhs_(static_cast<const T*>(buffers.rhs.data)), bias_(p.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr),
-          out_(static_cast<T*>(buffers.out.data)), column_(s.column()), phases_(phases_of(p)) {}
+        : s(plan), p(plan.p), kernels_(lane_kernels<T>(current_isa())), tiles_(kernels_), rows_(p.dtype), lhs_(buffers.lhs.data),
+          rhs_(buffers.rhs.data), bias_(p.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr), out_(buffers.out.data),
+          column_(s.column()), phases_(phases_of(p)) {}
 
     const char* run(Executor& executor) {
         const int64_t biases = bias_ == nullptr ? 0 : p.features * s.padded, images = p.batch * s.group_blocks;
@@ -107,7 +113,8 @@ private:
         const int64_t last = p.axes[column_].kernel;
         T* to = weights_;
         for (int64_t index = 0; s.weights > 0 && index < p.features * p.channels; ++index) {
-            const T* source = rhs_ + p.rhs.offset + index / p.channels * p.rhs.outer[1] + index % p.channels * p.rhs.outer[2];
+            const T* source =
+                static_cast<const T*>(rhs_) + p.rhs.offset + index / p.channels * p.rhs.outer[1] + index % p.channels * p.rhs.outer[2];
             int64_t at[kMaxDims] = {};
             do {
                 const T* from = source;
@@ -149,30 +156,28 @@ private:
     }
 
     // Copies a box of an operand into its panel.
-    void gather_box(const T* source, int64_t lane_step, int64_t groups, const int64_t* steps, const Span* box, T* panel) const {
+    void gather_box(const void* memory, int64_t source, int64_t lane_step, int64_t groups, const int64_t* steps, const Span* box,
+                    T* panel) const {
         LaneSide<T> side;
         if (lay_panel(box, panel, &side) == 0) return;
         int64_t at[kMaxDims], count;
         const int line = line_of(box, steps, &count);
         for (int i = 0; i < p.dims; ++i) at[i] = box[i].lo;
         do {
-            const T* from = source;
-            int64_t to = side.origin;
+            int64_t from = source, to = side.origin;
             for (int i = 0; i < p.dims; ++i) {
                 from += at[i] * steps[i];
                 to += at[i] * side.step[i];
             }
-            for (int64_t g = 0; g < groups; g += s.lanes)
-                kernels_.gather({std::min<int64_t>(s.lanes, groups - g), lane_step, count, steps[column_], s.group_block},
-                                from + g * lane_step, panel + to + g);
+            rows_.gather({groups, lane_step, count, steps[column_], s.group_block}, memory, from, panel + to);
         } while (step(at, box, line));
     }
 
-    // Every channel of an operand of a block: in place, or copied into `panel`. `data` points at the block's group, image or
+    // Every channel of an operand of a block: in place, or copied into `panel`. memory[start] is the block's group, image or
     // feature, and first channel.
-    LaneSide<const T> bring(LaneSource from, const T* data, const Operand& operand, int64_t groups, const Span* box, T* panel,
-                            int64_t* channel_step) const {
-        LaneSide<const T> side{data, operand.offset, {}};
+    LaneSide<const T> bring(LaneSource from, const void* memory, int64_t start, const Operand& operand, int64_t groups, const Span* box,
+                            T* panel, int64_t* channel_step) const {
+        LaneSide<const T> side{static_cast<const T*>(memory), start + operand.offset, {}};
         *channel_step = operand.outer[2];
         if (from == LaneSource::in_place) {
             for (int i = 0; i < p.dims; ++i) side.step[i] = operand.spatial[i];
@@ -180,7 +185,7 @@ private:
         }
         *channel_step = lay_panel<const T>(box, panel, &side);
         for (int64_t c = 0; c < s.channels(); ++c)
-            gather_box(data + operand.offset + c * operand.outer[2], operand.outer[0], groups, operand.spatial, box,
+            gather_box(memory, start + operand.offset + c * operand.outer[2], operand.outer[0], groups, operand.spatial, box,
                        panel + c * *channel_step);
         return side;
     }
@@ -188,14 +193,14 @@ private:
     void bring_lhs(const Block& b, T* panel, LaneSweep<T>* sweep) const {
         Span box[kMaxDims];
         for (int i = 0; i < p.dims; ++i) box[i] = s.input(i, b.outputs[i], b.taps[i]);
-        const T* data = lhs_ + b.group * p.lhs.outer[0] + b.image * p.lhs.outer[1] + b.c * p.lhs.outer[2];
-        sweep->lhs = bring(s.lhs, data, p.lhs, b.groups, box, panel, &sweep->lhs_channel);
+        const int64_t start = b.group * p.lhs.outer[0] + b.image * p.lhs.outer[1] + b.c * p.lhs.outer[2];
+        sweep->lhs = bring(s.lhs, lhs_, start, p.lhs, b.groups, box, panel, &sweep->lhs_channel);
     }
 
     void bring_rhs(const Block& b, int64_t feature, T* panel, LaneSweep<T>* sweep) const {
         if (s.rhs != LaneSource::packed) {
-            const T* data = rhs_ + b.group * p.rhs.outer[0] + feature * p.rhs.outer[1] + b.c * p.rhs.outer[2];
-            sweep->rhs = bring(s.rhs, data, p.rhs, b.groups, b.taps, panel, &sweep->rhs_channel);
+            const int64_t start = b.group * p.rhs.outer[0] + feature * p.rhs.outer[1] + b.c * p.rhs.outer[2];
+            sweep->rhs = bring(s.rhs, rhs_, start, p.rhs, b.groups, b.taps, panel, &sweep->rhs_channel);
             return;
         }
         sweep->rhs = {weights_ + b.group, 0, {}};
@@ -231,7 +236,8 @@ private:
         T* panel = local + s.lhs_panel + s.rhs_panel;
         for (int64_t o = 0; o < p.features; ++o) {
             bring_rhs(b, o, local + s.lhs_panel, &sweep);
-            LaneSide<T> out{out_ + b.group * p.out.outer[0] + b.image * p.out.outer[1] + o * p.out.outer[2], p.out.offset, {}};
+            LaneSide<T> out{static_cast<T*>(out_), p.out.offset, {}};
+            out.origin += b.group * p.out.outer[0] + b.image * p.out.outer[1] + o * p.out.outer[2];
             for (int i = 0; i < p.dims; ++i) out.step[i] = p.out.spatial[i];
             LaneSide<T> made = out;
             if (!s.out_in_place) lay_panel(b.outputs, panel, &made);
@@ -272,9 +278,8 @@ private:
             }
             for (int64_t x = 0; finish && x < count; ++x)
                 finish_row<T>(made.data + from + x * made.step[column_], b.groups, 1, bias, 1, p.activation);
-            for (int64_t g = 0; g < b.groups && !s.out_in_place; g += s.lanes)
-                kernels_.scatter({std::min<int64_t>(s.lanes, b.groups - g), p.out.outer[0], count, out.step[column_], s.group_block},
-                                 made.data + from + g, out.data + to + g * p.out.outer[0]);
+            if (s.out_in_place) continue;
+            rows_.scatter({b.groups, p.out.outer[0], count, out.step[column_], s.group_block}, made.data + from, out_, to);
         } while (step(at, b.outputs, line));
     }
 
@@ -318,22 +323,19 @@ private:
             for (int64_t i = 0; i < s.sums; ++i) sums[i] += sums[part * s.sums + i];
         for (int64_t o = 0; o < p.features; ++o) {
             const LaneSide<T> side = sums_side(sums + o * (s.sums / p.features));
-            T* to = out_ + p.out.offset + b.group * p.out.outer[0] + b.image * p.out.outer[1] + o * p.out.outer[2];
+            const int64_t to = p.out.offset + b.group * p.out.outer[0] + b.image * p.out.outer[1] + o * p.out.outer[2];
             const T* bias = bias_ == nullptr ? nullptr : biases_ + o * s.padded + b.group;
             int64_t at[kMaxDims] = {};
             do {
                 T* row = side.data;
-                T* place = to;
+                int64_t place = to;
                 for (int i = 0; i < column_; ++i) {
                     row += at[i] * side.step[i];
                     place += at[i] * p.out.spatial[i];
                 }
                 const int64_t count = p.axes[column_].out;
                 for (int64_t x = 0; x < count; ++x) finish_row<T>(row + x * s.group_block, b.groups, 1, bias, 1, p.activation);
-                for (int64_t g = 0; g < b.groups; g += s.lanes)
-                    kernels_.scatter(
-                        {std::min<int64_t>(s.lanes, b.groups - g), p.out.outer[0], count, p.out.spatial[column_], s.group_block}, row + g,
-                        place + g * p.out.outer[0]);
+                rows_.scatter({b.groups, p.out.outer[0], count, p.out.spatial[column_], s.group_block}, row, out_, place);
             } while (step(at, b.outputs, column_));
         }
     }
@@ -342,10 +344,11 @@ private:
     const Problem& p;
     const LaneKernels<T>& kernels_;
     const LaneTiles<T> tiles_;
-    const T* lhs_;
-    const T* rhs_;
+    const LaneRows<T> rows_;
+    const void* lhs_;
+    const void* rhs_;
     const T* bias_;
-    T* out_;
+    void* out_;
     const int column_;
     const std::vector<Phase> phases_;
     T* weights_ = nullptr;
@@ -361,10 +364,32 @@ const char* run_depthwise_as(const Problem& problem, const Buffers& buffers, Exe
     return Depthwise<T>(plan, buffers).run(executor);
 }
 
+// Half types: weights are widened whole, unless they are an image, and the rest in panels.
+const char* run_halves(const Problem& problem, const Buffers& buffers, Executor& executor) {
+    DepthwisePlan plan;
+    if (const char* why = plan_depthwise(problem, lane_kernels<float>(current_isa()).lanes, &plan)) return why;
+    if (plan.reduce) return Depthwise<float>(plan, buffers).run(executor);
+    Problem real;
+    Buffers reals;
+    if (const char* why = widen_weights(problem, buffers, executor, &real, &reals)) return why;
+    if (plan.planes && !rhs_is_finite(real, static_cast<const float*>(reals.rhs.data))) return run_general(problem, buffers, executor);
+    return run_depthwise_as<float>(real, reals, executor);
+}
+
 }  // namespace
+
+bool depthwise_takes_halves(const Problem& problem) {
+    if (!of_halves(problem) || problem.groups == 1 || exchanges(problem) || is_bare(problem)) return false;
+    DepthwisePlan plan;
+    if (plan_depthwise(problem, lane_kernels<float>(current_isa()).lanes, &plan) != nullptr) return false;
+    if (!plan.planes && problem.lhs.outer[0] == 1) return false;  // in place
+    if (plan.reduce) return !problem.has_bias;
+    return count_weights(problem) <= kMostHalfWeights && (!plan.planes || planes_take_halves(plan.p));
+}
 
 const char* run_depthwise(const Problem& problem, const Buffers& buffers, Executor& executor) {
     if (exchanges(problem)) return run_depthwise(exchange(problem), exchange(buffers), executor);
+    if (depthwise_takes_halves(problem)) return run_halves(problem, buffers, executor);
     if (problem.dtype != problem.out_dtype) return "depthwise: the output type must be the operands'";
     if (problem.dtype == Dtype::f32) return run_depthwise_as<float>(problem, buffers, executor);
     if (problem.dtype == Dtype::f64) return run_depthwise_as<double>(problem, buffers, executor);

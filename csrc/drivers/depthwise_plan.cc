@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "drivers/geometry.h"
+#include "drivers/halves.h"
 #include "drivers/planes.h"
 
 namespace fastconv {
@@ -16,14 +17,22 @@ constexpr double kMaxSums = 1 << 10;      // outputs of a group whose taps may b
 constexpr int64_t kWideBytes = 32 << 10;  // of panels of several vectors of groups
 constexpr int kMostVectors = 8;
 constexpr int64_t kPanelBytes = 64 << 10;
-constexpr int64_t kSumPanelBytes = 128 << 10;  // of a reduction: neighbouring blocks copy their seams twice
-constexpr int64_t kGroupBlock = 2048;          // groups of a task that reads them in place: long runs of memory
-constexpr int64_t kBlock = 1 << 10;            // outputs of a block without panels, at most,
-constexpr int64_t kTasks = 64;                 // and so many blocks or more
-constexpr int64_t kTaps = 64;                  // taps of a block without panels
-constexpr double kStreamed = 4 << 20;          // bytes of the inputs or the outputs from which on memory sets the pace
-constexpr int64_t kPairedColumns = 128;        // of rows that a block has two of
+constexpr int64_t kSumPanelBytes = 128 << 10;   // of a reduction: neighbouring blocks copy their seams twice
+constexpr int64_t kHalfPanelBytes = 256 << 10;  // where groups of half types lie side by side: runs of memory, and wide blocks
+constexpr int64_t kHalfGroups = 64;
+constexpr int64_t kGroupBlock = 2048;    // groups of a task that reads them in place: long runs of memory
+constexpr int64_t kBlock = 1 << 10;      // outputs of a block without panels, at most,
+constexpr int64_t kTasks = 64;           // and so many blocks or more
+constexpr int64_t kTaps = 64;            // taps of a block without panels
+constexpr double kStreamed = 4 << 20;    // bytes of the inputs or the outputs from which on memory sets the pace
+constexpr int64_t kPairedColumns = 128;  // of rows that a block has two of
 constexpr int64_t kParts = 16;
+
+// Bytes of what panels hold.
+int64_t panel_item(const Problem& p) { return of_halves(p) ? int64_t{sizeof(float)} : dtype_size(p.dtype); }
+
+// Half types whose groups lie side by side in all that is copied to panels.
+bool adjoins(const DepthwisePlan& s) { return of_halves(s.p) && s.p.lhs.outer[0] == 1 && (s.reduce ? s.p.rhs : s.p.out).outer[0] == 1; }
 
 int64_t even_block(int64_t count, int64_t target) { return count <= 0 ? 1 : ceil_div(count, ceil_div(count, target)); }
 
@@ -83,7 +92,7 @@ bool size_panels(DepthwisePlan* s) {
 
 // The largest block that fits: columns first, then rows; the other axes one by one.
 void cut(DepthwisePlan* s, bool panels) {
-    const int64_t budget = (s->reduce ? kSumPanelBytes : kPanelBytes) / dtype_size(s->p.dtype);
+    const int64_t budget = (adjoins(*s) ? kHalfPanelBytes : s->reduce ? kSumPanelBytes : kPanelBytes) / panel_item(s->p);
     double positions = static_cast<double>(s->p.batch * s->group_blocks) / kTasks;
     for (int i = 0; i < s->p.dims; ++i) positions *= static_cast<double>(s->p.axes[i].out);
     // Rows go in pairs.
@@ -117,7 +126,7 @@ void widen(DepthwisePlan* s) {
         const DepthwisePlan before = *s;
         s->group_block *= 2;
         s->group_blocks = ceil_div(s->p.groups, s->group_block);
-        if (size_panels(s) && s->lhs_panel + s->rhs_panel + s->out_panel <= kWideBytes / dtype_size(s->p.dtype)) continue;
+        if (size_panels(s) && s->lhs_panel + s->rhs_panel + s->out_panel <= kWideBytes / panel_item(s->p)) continue;
         *s = before;
         return;
     }
@@ -151,12 +160,15 @@ const char* plan_depthwise(const Problem& problem, int lanes, DepthwisePlan* pla
     }
     s.reduce = !dilated && outputs <= kMaxSums && taps >= 4 * outputs;
     if (phases > kMaxPhases) return "depthwise: too many phases";
-    const bool one = p.groups == 1;
+    const bool one = p.groups == 1 && !of_halves(p);
+    auto in_place = [&](const Operand& operand, bool halves) {
+        return !halves && (one || operand.outer[0] == 1) ? LaneSource::in_place : LaneSource::panel;
+    };
     s.padded = ceil_div(p.groups, lanes) * lanes;
-    s.lhs = one || p.lhs.outer[0] == 1 ? LaneSource::in_place : LaneSource::panel;
-    s.rhs = one || p.rhs.outer[0] == 1 ? LaneSource::in_place : LaneSource::panel;
-    s.out_in_place = one || p.out.outer[0] == 1;
-    s.planes = !s.reduce && s.lhs == LaneSource::panel && suits_planes(p, lanes);
+    s.lhs = in_place(p.lhs, of_halves(p));
+    s.rhs = in_place(p.rhs, of_halves(p) && s.reduce);
+    s.out_in_place = in_place(p.out, of_halves(p)) == LaneSource::in_place;
+    s.planes = !s.reduce && p.lhs.outer[0] != 1 && s.lhs == LaneSource::panel && suits_planes(p, lanes);
     if (s.planes) {
         *plan = s;
         return nullptr;
@@ -169,11 +181,12 @@ const char* plan_depthwise(const Problem& problem, int lanes, DepthwisePlan* pla
     if (!s.reduce && lists > kMaxLists) return "depthwise: too many taps";
     const bool panels = s.lhs == LaneSource::panel || s.rhs == LaneSource::panel || !(s.reduce || s.out_in_place);
     s.group_block = panels ? lanes : std::min(s.padded, ceil_div(kGroupBlock, lanes) * lanes);
+    if (adjoins(s)) s.group_block = ceil_div(even_block(p.groups, kHalfGroups), lanes) * lanes;
     s.group_blocks = ceil_div(p.groups, s.group_block);
 
     s.streamed = !panels && !s.reduce && streams(p);
     cut(&s, panels);
-    if (panels && !s.reduce) widen(&s);
+    if (panels && !s.reduce && !adjoins(s)) widen(&s);
     if (!size_panels(&s)) return "depthwise: the working set of a block is too large";
     s.blocks = s.reduce ? p.channels : 1;
     int64_t room = s.channels();

@@ -35,6 +35,7 @@ struct DepthwisePlan {
     Span input(int axis, Span outputs, Span taps) const;
 };
 
+// Of half types, what is read or written in place else goes through panels of float32; but rhs, where outputs are cut, is float32 already.
 // Returns nullptr, or why the problem does not suit the algorithm.
 const char* plan_depthwise(const Problem& problem, int lanes, DepthwisePlan* plan);
 

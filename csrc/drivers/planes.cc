@@ -8,8 +8,9 @@
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
 #include "drivers/geometry.h"
+#include "drivers/halves.h"
 #include "drivers/phases.h"
-#include "kernels/planes.h"
+#include "drivers/plane_parts.h"
 
 namespace fastconv {
 namespace {
@@ -19,68 +20,31 @@ constexpr int64_t kRowTaps = 12;            // of a row, where no rows share wha
 constexpr int64_t kSharedRowTaps = 64;      // and where they do
 constexpr double kChunkProducts = 1 << 16;  // work below which a thread is not worth waking
 constexpr int64_t kTasks = 64;              // so many or more, where rows allow
-constexpr int kTileRows = 4;
+constexpr double kMostWidened = 1 << 16;    // elements of the rows of half types that a tile keeps as float32
 
-// The kernels of one ISA: by rows (1 or kTileRows), taps, vectors, step.
-template <class T>
-struct PlaneTable {
-    explicit PlaneTable(const PlaneKernels<T>& kernels) : lanes(kernels.lanes) {
-        for (int i = 0; i < kernels.count; ++i) {
-            const PlaneKernel<T>& k = kernels.planes[i];
-            run[k.rows > 1][k.step - 1][k.taps][k.vectors] = k.run;
-        }
-    }
-    int widest(bool tall, int step, int64_t vectors) const {
-        int most = static_cast<int>(std::min<int64_t>(vectors, 8));
-        while (run[tall][step - 1][1][most] == nullptr) --most;
-        return most;
-    }
-    int most_taps(int64_t taps) const {
-        int most = static_cast<int>(std::min<int64_t>(taps, 7));
-        while (run[1][0][most][1] == nullptr) --most;
-        return most;
-    }
-    int lanes;
-    PlaneFunction<T> run[2][2][8][9] = {};
-};
-
-// Row taps first, first + step, ... whose rows neighbouring outputs share.
-struct TapChunk {
-    int64_t first, step;
-    int taps;
-    int64_t weight;  // where its weights start
-};
-
-// Neighbouring outputs of a row.
-struct RowTile {
-    int64_t x, width;
-    int vectors;
-    int64_t mask;   // where its masks start, or -1: every lane exists
-    int64_t shift;  // where its taps' places in a row start
-};
-
-// One phase of the problem.
-struct PlanePart {
-    Problem p;
-    bool tall;  // tiles of several rows; else the row taps are groups of their own
-    std::vector<TapChunk> chunks;
-    std::vector<RowTile> tiles;
-    std::vector<uint32_t> masks;
-    std::vector<int64_t> shifts;
-    int64_t groups;  // of one chunk: channels and outer taps
-};
+// Rows of the input that a tile of outputs meets, at most.
+int64_t rows_met(const Axis& row) {
+    return std::max<int64_t>(1, std::min(row.size, (kTileRows - 1) * row.stride + (row.kernel - 1) * row.rhs_dilation + 1));
+}
 
 template <class T>
 class Planes {
 public:
     Planes(const Problem& problem, const Buffers& buffers)
         : p(problem), kernels_(plane_kernels<T>(current_isa())), table_(kernels_), row_(p.dims - 2), column_(p.dims - 1),
-          lhs_(static_cast<const T*>(buffers.lhs.data)), rhs_(static_cast<const T*>(buffers.rhs.data)),
-          bias_(p.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr), out_(static_cast<T*>(buffers.out.data)) {
-        for (const Phase& phase : phases_of(p)) parts_.push_back(make_part(phase.problem));
+          lhs_(buffers.lhs.data), rhs_(static_cast<const T*>(buffers.rhs.data)),
+          bias_(p.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr), out_(buffers.out.data), halves_(p.dtype) {
+        for (const Phase& phase : phases_of(p)) parts_.push_back(make_plane_part(phase.problem, table_));
         const Axis& a = p.axes[column_];
         interleaved_ = std::min(Solver(a.stride, a.lhs_dilation, a.size).period(), a.out);
         pitch_ = ceil_div(ceil_div(a.out, interleaved_), table_.lanes) * table_.lanes;
+        if (halves_.convert()) {
+            for (const PlanePart& part : parts_)
+                while (part.tall && kept_rows_ < rows_met(part.p.axes[row_])) kept_rows_ *= 2;
+            // Rows that adjoin in memory do so in scratch, and are converted together.
+            kept_pitch_ = p.lhs.spatial[row_] == a.size ? a.size : padded(a.size);
+            made_pitch_ = p.out.spatial[row_] == a.out && p.axes[row_].lhs_dilation == 1 ? a.out : padded(a.out);
+        }
         // Tasks: an image of a group, or blocks of its rows where these are few.
         const double images = static_cast<double>(p.groups) * static_cast<double>(p.batch);
         int64_t first = 0;
@@ -119,10 +83,14 @@ public:
     bool suspicious() const { return suspicious_.load(); }
 
 private:
+    static int64_t padded(int64_t elements) { return (elements + 31) / 16 * 16; }
+
     struct Local {
         const T** rows;
         T* weights;
         T* buffer;
+        T* kept;  // of half types: rows of the input as T, by group and row, the last ones that were met,
+        T* made;  // and rows of outputs
     };
 
     bool lend(Local* local) const {
@@ -130,67 +98,17 @@ private:
         for (const PlanePart& part : parts_) groups = std::max(groups, part.groups);
         for (int i = 0; i < p.dims; ++i) taps *= p.axes[i].kernel;
         const int64_t pointers = groups * (kTileRows + 8);
-        const int64_t elements = p.channels * taps * interleaved_ + 2 * kTileRows * pitch_ + 64;
+        const int64_t kept = padded(groups * kept_rows_ * kept_pitch_), made = padded(kTileRows * made_pitch_);
+        const int64_t elements = kept + made + p.channels * taps * interleaved_ + 2 * kTileRows * pitch_ + 64;
         const size_t bytes = static_cast<size_t>(pointers) * sizeof(T*) + static_cast<size_t>(elements) * sizeof(T);
         char* memory = static_cast<char*>(scratch(ScratchSlot::local, bytes));
         if (memory == nullptr) return false;
-        local->buffer = reinterpret_cast<T*>(memory);
+        local->kept = reinterpret_cast<T*>(memory);
+        local->made = local->kept + kept;
+        local->buffer = local->made + made;
         local->rows = reinterpret_cast<const T**>(local->buffer + ceil_div(2 * kTileRows * pitch_, 16) * 16);
         local->weights = reinterpret_cast<T*>(local->rows + pointers);
         return true;
-    }
-
-    PlanePart make_part(const Problem& problem) const {
-        PlanePart part{problem, false, {}, {}, {}, {}, problem.channels};
-        const Axis &row = problem.axes[row_], &column = problem.axes[column_];
-        for (int i = 0; i < row_; ++i) part.groups *= problem.axes[i].kernel;
-        part.tall = row.out >= 3;
-        int64_t weight = 0;
-        auto add = [&](int64_t first, int64_t step, int taps) {
-            part.chunks.push_back({first, step, taps, weight});
-            weight += part.groups * column.kernel * taps;
-        };
-        if (!part.tall) {
-            part.groups *= row.kernel;
-            add(0, 1, 1);
-        } else {
-            // Output row r + 1 with one tap meets the input row of output row r with the tap `step` further, if there is one.
-            const int64_t common = gcd(row.stride, row.rhs_dilation), step = row.stride / common;
-            const bool shared = row.rhs_dilation == common;
-            for (int64_t first = 0; first < (shared ? std::min(step, row.kernel) : row.kernel); ++first) {
-                int64_t taps = shared ? ceil_div(row.kernel - first, step) : 1;
-                for (int64_t h = first; taps > 0;) {
-                    const int most = table_.most_taps(taps);
-                    const int take = table_.most_taps(ceil_div(taps, ceil_div(taps, most)));
-                    add(h, step, take);
-                    h += take * step;
-                    taps -= take;
-                }
-            }
-        }
-        for (int64_t x = 0; x < column.out;) {
-            const int64_t left = column.out - x;
-            const int vectors = table_.widest(part.tall, static_cast<int>(column.stride), ceil_div(left, table_.lanes));
-            RowTile tile{x, std::min<int64_t>(left, int64_t{vectors} * table_.lanes), vectors, -1,
-                         static_cast<int64_t>(part.shifts.size())};
-            for (int64_t q = 0; q < column.kernel; ++q) part.shifts.push_back(x * column.stride + q * column.rhs_dilation - column.lo);
-            const int64_t reads = vectors * table_.lanes * column.stride, first = x * column.stride - column.lo;
-            if (first < 0 || first + (column.kernel - 1) * column.rhs_dilation + reads > column.size) {
-                tile.mask = static_cast<int64_t>(part.masks.size());
-                for (int64_t q = 0; q < column.kernel; ++q)
-                    for (int64_t lane = 0; lane < reads; lane += table_.lanes) {
-                        uint32_t mask = 0;
-                        for (int j = 0; j < table_.lanes; ++j) {
-                            const int64_t at = first + q * column.rhs_dilation + lane + j;
-                            mask |= static_cast<uint32_t>(at >= 0 && at < column.size) << j;
-                        }
-                        part.masks.push_back(mask);
-                    }
-            }
-            part.tiles.push_back(tile);
-            x += tile.width;
-        }
-        return part;
     }
 
     // Where an outer tap of a group (channel, outer taps and, in tiles of one row, row tap) lies in an operand; false: on padding.
@@ -249,13 +167,15 @@ private:
                 pack(parts[phase], rhs_ + g * p.rhs.outer[0] + o * p.rhs.outer[1], weights);
                 weights += part_weights(parts[phase]);
             }
-            T* out = out_ + parts->p.out.offset + g * p.out.outer[0] + n * p.out.outer[1] + o * p.out.outer[2];
+            int64_t out = parts->p.out.offset + g * p.out.outer[0] + n * p.out.outer[1] + o * p.out.outer[2], widened = 0;
             for (int i = 0; i < row_; ++i) out += at[i] * parts->p.out.spatial[i];
             const T* bias = bias_ == nullptr ? nullptr : bias_ + (g * p.features + o) * p.bias_stride;
             const int64_t height = parts->tall ? kTileRows : 1;
             for (at[row_] = y; at[row_] < std::min(rows, y + block); at[row_] += height) {
                 const int64_t taken = std::min(height, rows - at[row_]);
-                make_rows(parts, at, g, n, taken, local, out + at[row_] * parts->p.out.spatial[row_], bias);
+                const int64_t lhs = p.lhs.offset + g * p.lhs.outer[0] + n * p.lhs.outer[1];
+                if (halves_.convert()) widened = widen_rows(*parts, at, lhs, widened, local);
+                make_rows(parts, at, lhs, taken, local, out + at[row_] * parts->p.out.spatial[row_], bias);
             }
         }
     }
@@ -266,26 +186,55 @@ private:
         return count;
     }
 
+    // Keeps the rows of the input that outputs from at[row_] on meet, but for those below `from`, which are kept; returns where
+    // they end.
+    int64_t widen_rows(const PlanePart& part, const int64_t* at, int64_t lhs, int64_t from, const Local& local) const {
+        const Axis& row = part.p.axes[row_];
+        int64_t first = 0, last = 1;
+        if (part.tall) {
+            first = std::max(from, at[row_] * row.stride - row.lo);
+            last = std::min(row.size, (at[row_] + kTileRows - 1) * row.stride + (row.kernel - 1) * row.rhs_dilation - row.lo + 1);
+        }
+        for (int64_t group = 0; group < part.groups; ++group) {
+            int64_t offset, unused;
+            if (!group_offset(part, group, at, &offset, &unused)) continue;
+            const bool adjoin = kept_pitch_ == p.axes[column_].size;
+            for (int64_t index = first, run; index < last; index += run) {
+                run = adjoin ? std::min(last - index, kept_rows_ - (index & (kept_rows_ - 1))) : 1;
+                halves_.widen((run - 1) * kept_pitch_ + p.axes[column_].size, kept_row(local, group, index), lhs_,
+                              lhs + offset + (part.tall ? index * part.p.lhs.spatial[row_] : 0));
+            }
+        }
+        return std::max(from, last);
+    }
+    T* kept_row(const Local& local, int64_t group, int64_t index) const {
+        return local.kept + (group * kept_rows_ + (index & (kept_rows_ - 1))) * kept_pitch_;
+    }
+
     // `rows` rows of outputs from at[row_], of all phases of the columns.
-    void make_rows(const PlanePart* parts, const int64_t* at, int64_t g, int64_t n, int64_t rows, const Local& local, T* out,
+    void make_rows(const PlanePart* parts, const int64_t* at, int64_t lhs, int64_t rows, const Local& local, int64_t out,
                    const T* bias) const {
         const int64_t out_step = parts->p.out.spatial[row_], count = p.axes[column_].out;
-        const T* lhs = lhs_ + p.lhs.offset + g * p.lhs.outer[0] + n * p.lhs.outer[1];
+        const bool narrow = halves_.convert();
+        T* made = narrow ? local.made : static_cast<T*>(out_) + out;
+        const int64_t made_step = narrow ? made_pitch_ : out_step;
         const T* weights = local.weights;
         for (int64_t phase = 0; phase < interleaved_; ++phase) {
-            T* to = interleaved_ == 1 ? out : local.buffer + phase * kTileRows * pitch_;
-            make_part_rows(parts[phase], at, lhs, weights, rows, local, to, interleaved_ == 1 ? out_step : pitch_);
+            T* to = interleaved_ == 1 ? made : local.buffer + phase * kTileRows * pitch_;
+            make_part_rows(parts[phase], at, lhs, weights, rows, local, to, interleaved_ == 1 ? made_step : pitch_);
             weights += part_weights(parts[phase]);
         }
         const bool finish = bias != nullptr || p.activation != Activation::none;
-        for (int64_t r = 0; r < rows && (finish || interleaved_ == 2); ++r) {
-            T* row = out + r * out_step;
+        for (int64_t r = 0; r < rows && (finish || narrow || interleaved_ == 2); ++r) {
+            T* row = made + r * made_step;
             if (interleaved_ == 2) kernels_.interleave(local.buffer + r * pitch_, local.buffer + (kTileRows + r) * pitch_, row, count);
             if (finish) finish_row<T>(row, count, 1, bias, 0, p.activation);
+            if (narrow && made_step != count) halves_.narrow(count, out_, out + r * out_step, row);
         }
+        if (narrow && made_step == count) halves_.narrow(rows * count, out_, out, made);
     }
 
-    void make_part_rows(const PlanePart& part, const int64_t* at, const T* lhs, const T* weights, int64_t rows, const Local& local, T* out,
+    void make_part_rows(const PlanePart& part, const int64_t* at, int64_t lhs, const T* weights, int64_t rows, const Local& local, T* out,
                         int64_t out_step) const {
         const Axis &row = part.p.axes[row_], &column = part.p.axes[column_];
         PlaneArguments<T> a{};
@@ -294,6 +243,7 @@ private:
         a.row = local.rows;
         a.out_step = out_step;
         a.rows = rows;
+        const T* in_place = static_cast<const T*>(lhs_) + lhs;
         bool first = true;
         for (const TapChunk& chunk : part.chunks) {
             const T** to = local.rows;
@@ -302,13 +252,15 @@ private:
                 int64_t offset, unused;
                 const bool met = group_offset(part, group, at, &offset, &unused);
                 if (!part.tall) {
-                    *to++ = met ? lhs + offset : nullptr;
+                    *to++ = !met ? nullptr : halves_.convert() ? kept_row(local, group, 0) : in_place + offset;
                     continue;
                 }
                 int64_t index = at[row_] * row.stride + chunk.first * row.rhs_dilation - row.lo;
-                const T* from = lhs + offset + index * part.p.lhs.spatial[row_];
-                for (int64_t j = 0; j < count; ++j, index += row.stride, from += step)
-                    *to++ = met && index >= 0 && index < row.size ? from : nullptr;
+                const T* from = in_place + offset + index * part.p.lhs.spatial[row_];
+                for (int64_t j = 0; j < count; ++j, index += row.stride, from += step) {
+                    const bool exists = met && index >= 0 && index < row.size;
+                    *to++ = !exists ? nullptr : halves_.convert() ? kept_row(local, group, index) : from;
+                }
             }
             a.weight = weights + chunk.weight;
             a.accumulate = !first;
@@ -329,12 +281,15 @@ private:
     const PlaneKernels<T>& kernels_;
     const PlaneTable<T> table_;
     const int row_, column_;
-    const T* lhs_;
+    const void* lhs_;
     const T* rhs_;
     const T* bias_;
-    T* out_;
+    void* out_;
+    const Halves<T> halves_;  // lhs and out may be of a half type
     std::vector<PlanePart> parts_;
-    int64_t interleaved_, pitch_;                   // phases of the columns; elements of a row of one of them in scratch
+    int64_t interleaved_, pitch_;  // phases of the columns; elements of a row of one of them in scratch
+    int64_t kept_rows_ = 1;        // a power of two
+    int64_t kept_pitch_ = 0, made_pitch_ = 0;
     std::vector<int64_t> row_blocks_, first_task_;  // of each phase of the other axes
     mutable std::atomic<bool> suspicious_{false};
 };
@@ -354,6 +309,13 @@ bool suits_planes(const Problem& p, int lanes) {
     }
     if (taps == 0 || taps > kMaxTaps || phases > kMaxPhases) return false;
     return a.kernel <= (p.axes[column - 1].kernel > 2 ? kSharedRowTaps : kRowTaps);
+}
+
+bool planes_take_halves(const Problem& p) {
+    double widened = static_cast<double>(p.channels) * static_cast<double>(p.axes[p.dims - 1].size);
+    for (int i = 0; i < p.dims - 2; ++i) widened *= static_cast<double>(p.axes[i].kernel);
+    const Axis& row = p.axes[p.dims - 2];
+    return widened * static_cast<double>(std::max(row.kernel, rows_met(row))) <= kMostWidened;
 }
 
 template <class T>

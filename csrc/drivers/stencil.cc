@@ -7,11 +7,11 @@
 #include "base/scratch.h"
 #include "base/tasks.h"
 #include "drivers/bare.h"
-#include "drivers/copies.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
 #include "drivers/finite.h"
 #include "drivers/geometry.h"
+#include "drivers/halves.h"
 #include "drivers/phases.h"
 #include "drivers/stencil_plan.h"
 #include "drivers/stencil_rows.h"
@@ -370,18 +370,11 @@ const char* run_stencil_as(const Problem& problem, const Buffers& buffers, Execu
 // Half types whose rows lie along memory: they are widened into scratch and rounded on the way out, as they are copied anyhow. Weights are
 // copied as float32 first.
 const char* run_halves(const Problem& problem, const Buffers& buffers, Executor& executor) {
-    int64_t times[kCoordinates];
-    std::fill(times, times + kCoordinates, 1);
-    const Copy copy = make_copy(problem.rhs, rhs_extents(problem), times);
-    if (copy.elements < 0) return run_general(problem, buffers, executor);
-    float* weights = static_cast<float*>(scratch(ScratchSlot::converted, static_cast<size_t>(copy.elements + 1) * sizeof(float)));
-    if (weights == nullptr) return "out of memory";
-    copy_in(copy, problem.dtype, buffers.rhs.data, weights, executor);
-    Problem real = problem;
-    real.rhs = copy.packed;
-    Buffers reals = buffers;
-    reals.rhs = {weights, 0, copy.elements};
-    return rhs_is_finite(real, weights) ? run_stencil_as<float>(real, reals, executor) : run_general(problem, buffers, executor);
+    Problem real;
+    Buffers reals;
+    if (const char* why = widen_weights(problem, buffers, executor, &real, &reals)) return why;
+    return rhs_is_finite(real, static_cast<const float*>(reals.rhs.data)) ? run_stencil_as<float>(real, reals, executor)
+                                                                          : run_general(problem, buffers, executor);
 }
 
 }  // namespace

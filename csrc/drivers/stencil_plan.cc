@@ -5,6 +5,7 @@
 #include "drivers/bare.h"
 #include "drivers/drivers.h"
 #include "drivers/geometry.h"
+#include "drivers/halves.h"
 
 namespace fastconv {
 namespace {
@@ -109,16 +110,13 @@ const char* plan_stencil(const Problem& p, int lanes, int max_taps, StencilPlan*
 }
 
 bool stencil_takes_halves(const Problem& problem) {
-    if ((problem.dtype != Dtype::f16 && problem.dtype != Dtype::bf16) || problem.dtype != problem.out_dtype) return false;
-    if (problem.dims == 0 || problem.has_bias || is_bare(problem)) return false;
-    double weights = static_cast<double>(problem.groups * problem.features) * static_cast<double>(problem.channels);
-    for (int i = 0; i < problem.dims; ++i) {
+    if (!of_halves(problem) || problem.dims == 0 || is_bare(problem)) return false;
+    for (int i = 0; i < problem.dims; ++i)
         if (problem.axes[i].lhs_dilation != 1) return false;
-        weights *= static_cast<double>(problem.axes[i].kernel);
-    }
     const Problem sorted = sort_axes(problem);
     const int lane = sorted.dims - 1;
-    return weights <= kMostHalfWeights && sorted.lhs.spatial[lane] == 1 && sorted.out.spatial[lane] == 1 && sorted.axes[lane].stride == 1;
+    return count_weights(problem) <= kMostHalfWeights && sorted.lhs.spatial[lane] == 1 && sorted.out.spatial[lane] == 1 &&
+           sorted.axes[lane].stride == 1;
 }
 
 }  // namespace fastconv

@@ -63,8 +63,12 @@ static void widen_run(int64_t count, T* __restrict__ to, const void* from_, int6
     int64_t j = 0;
     if (step == 1) {
 #if defined(__AVX512F__)
-        if constexpr (AreHalves<T, From>::value)
-            for (; j < count; j += 16) _mm512_mask_storeu_ps(to + j, first_of(count - j), load_halves(from + j, first_of(count - j)));
+        if constexpr (AreHalves<T,
+                                From>::value) {  // loads do not meet what was stored under masks, even full ones, before it is in the cache
+            for (; j + 16 <= count; j += 16) _mm512_storeu_ps(to + j, load_halves(from + j, 0xffff));
+            if (j < count) _mm512_mask_storeu_ps(to + j, first_of(count - j), load_halves(from + j, first_of(count - j)));
+            return;
+        }
 #elif defined(__F16C__)
         if constexpr (sizeof(T) == 4 && AreSame<From, Half>::value)
             for (; j + 8 <= count; j += 8)
@@ -112,11 +116,11 @@ static void narrow_run(int64_t count, void* to_, int64_t step, const T* __restri
     int64_t j = 0;
     if (step == 1) {
 #if defined(__AVX512F__)
-        if constexpr (AreHalves<T, To>::value)
-            for (; j < count; j += 16) {
-                const __mmask16 some = first_of(count - j);
-                store_halves(to + j, _mm512_maskz_loadu_ps(some, from + j), some);
-            }
+        if constexpr (AreHalves<T, To>::value) {
+            for (; j + 16 <= count; j += 16) store_halves(to + j, _mm512_loadu_ps(from + j), 0xffff);
+            if (j < count) store_halves(to + j, _mm512_maskz_loadu_ps(first_of(count - j), from + j), first_of(count - j));
+            return;
+        }
 #elif defined(__F16C__)
         if constexpr (sizeof(T) == 4 && AreSame<To, Half>::value)
             for (; j + 8 <= count; j += 8)
