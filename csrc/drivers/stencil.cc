@@ -1,6 +1,7 @@
 // Few channels in and out (images, volumes, signals): vectors along the innermost axis, several rows of outputs in registers,
 // every input vector loaded once per tap column and used by all rows it meets. A task copies its piece of the input, padded,
-// into cache-sized scratch first: any layout, stride and padding is then the same case.
+// into cache-sized scratch first: any layout, stride and padding is then the same case. Rows that lie along memory are copied at their
+// edges alone: tiles that meet no padding read them in place. (Not those of volumes: each plane is read several times, so scratch pays.)
 #include <algorithm>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "drivers/geometry.h"
 #include "drivers/halves.h"
 #include "drivers/phases.h"
+#include "drivers/stencil_blocks.h"
 #include "drivers/stencil_plan.h"
 #include "drivers/stencil_rows.h"
 #include "drivers/stencil_set.h"
@@ -33,14 +35,17 @@ public:
           bias_(problem.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr), out_(static_cast<char*>(buffers.out.data)),
           woven_(p.features > 1 && p.features <= kMostWoven && p.out.outer[2] == 1 && p.out.spatial[s.lane] == p.features),
           made_pitch_(ceil_div(plan.lane_block, set_.lanes) * set_.lanes + plan.vectors * set_.lanes), rows_(p.dtype),
-          apart_(woven_ || rows_.converts()) {}
+          apart_(woven_ || rows_.converts()), together_(p.lhs.outer[2] == 1 && p.channels > kFewChannels && !rows_.converts()),
+          blocks_(
+              p, s, s.row < 0 ? 1 : set_.max_rows, int64_t{s.flat ? set_.max_rows : s.vectors} * set_.lanes,
+              outer_kernel(s.plane) == 1 && !rows_.converts() && !together_ && p.axes[s.lane].stride == 1 && p.lhs.spatial[s.lane] == 1) {}
 
     const char* run(Executor& executor) {
         const int64_t weights = p.groups * p.features * s.groups_per_feature * s.group_weights;
         weights_ = static_cast<T*>(scratch(ScratchSlot::shared, static_cast<size_t>(weights) * sizeof(T)));
         if (weights_ == nullptr) return "out of memory";
         pack_weights();
-        const int64_t tasks = p.groups * p.batch * s.far_outputs * s.plane_blocks * s.row_blocks * s.lane_blocks;
+        const int64_t tasks = blocks_.count();
         const int64_t products = p.features * s.groups_per_feature * s.group_weights * s.plane_block * s.row_block * s.lane_block;
         const int64_t grain = std::max<int64_t>(1, kChunkProducts / std::max<int64_t>(1, products));
         return for_tasks(executor, ceil_div(tasks, grain), local_bytes(), [&](int64_t chunk, void* local) {
@@ -50,15 +55,8 @@ public:
     }
 
 private:
-    // The outputs of a task, and the input index of its scratch's first element on each axis.
-    struct Block {
-        int64_t group, image;
-        int64_t plane, planes, row, rows, lane, lanes;
-        int64_t far_at[kMaxDims];
-    };
-
     size_t local_bytes() const {
-        const size_t lists = static_cast<size_t>(s.groups_per_feature) * (2 * sizeof(int64_t) + sizeof(T*));
+        const size_t lists = static_cast<size_t>(s.groups_per_feature) * (3 * sizeof(int64_t) + sizeof(T*));
         const int64_t made = apart_ ? p.features * made_rows() * made_pitch_ : 0;
         return static_cast<size_t>(s.scratch_elements(p.channels) + made + 4 * 64) * sizeof(T) + lists;
     }
@@ -90,47 +88,10 @@ private:
                 }
     }
 
-    Block block_of(int64_t task) const {
-        Block b;
-        b.lane = task % s.lane_blocks * s.lane_block;
-        task /= s.lane_blocks;
-        b.lanes = std::min(s.lane_block, p.axes[s.lane].out - b.lane);
-        b.row = task % s.row_blocks * s.row_block;
-        task /= s.row_blocks;
-        b.rows = s.row < 0 ? 1 : std::min(s.row_block, p.axes[s.row].out - b.row);
-        b.plane = task % s.plane_blocks * s.plane_block;
-        task /= s.plane_blocks;
-        b.planes = s.plane < 0 ? 1 : std::min(s.plane_block, p.axes[s.plane].out - b.plane);
-        for (int i = s.far - 1; i >= 0; --i) {
-            b.far_at[i] = task % p.axes[i].out;
-            task /= p.axes[i].out;
-        }
-        b.image = task % p.batch;
-        b.group = task / p.batch;
-        return b;
-    }
-
-    // Input index on an axis of output `at` with tap `k`, and whether it exists.
-    int64_t input(int axis, int64_t at, int64_t k) const {
-        return at * p.axes[axis].stride + k * p.axes[axis].rhs_dilation - p.axes[axis].lo;
-    }
-    bool inside(int axis, int64_t index) const { return index >= 0 && index < p.axes[axis].size; }
-
-    // Input offset of a far tap combination, or -1 when it falls on padding.
-    bool far_offset(const Block& b, int64_t tap, int64_t* offset) const {
-        *offset = 0;
-        for (int i = s.far - 1; i >= 0; --i) {
-            const int64_t index = input(i, b.far_at[i], tap % p.axes[i].kernel);
-            if (!inside(i, index)) return false;
-            *offset += index * p.lhs.spatial[i];
-            tap /= p.axes[i].kernel;
-        }
-        return true;
-    }
-
-    SubRow sub_row(const Block& b, int64_t base) const {
+    SubRow sub_row(const StencilBlock& b, int64_t base) const {
         const Axis& lane = p.axes[s.lane];
         SubRow row;
+        row.first = 0;
         row.length = std::min(s.phase_pitch, b.lanes + (lane.kernel - 1) * lane.rhs_dilation / lane.stride);
         row.begin = std::min(row.length, std::max<int64_t>(0, ceil_div(-base, lane.stride)));
         row.end = std::max(row.begin, std::min(row.length, ceil_div(lane.size - base, lane.stride)));
@@ -139,34 +100,40 @@ private:
     }
 
     // Copies planes first <= z < last of the block (counted from its first input plane), each to its place in the ring.
-    void copy_planes(const Block& b, int64_t first, int64_t last, T* to) const {
+    void copy_planes(const StencilBlock& b, const Edges& edges, int64_t first, int64_t last, T* to) const {
+        if (edges.none()) return;
         const int64_t image = p.lhs.offset + b.group * p.lhs.outer[0] + b.image * p.lhs.outer[1];
-        const int64_t first_lane = input(s.lane, b.lane, 0);
-        const int64_t first_row = s.row < 0 ? 0 : input(s.row, b.row, 0), first_plane = s.plane < 0 ? 0 : input(s.plane, b.plane, 0);
+        const int64_t first_lane = blocks_.input(s.lane, b.lane, 0);
+        const int64_t first_row = s.row < 0 ? 0 : blocks_.input(s.row, b.row, 0),
+                      first_plane = s.plane < 0 ? 0 : blocks_.input(s.plane, b.plane, 0);
         const int64_t rows =
             s.row < 0 ? 1 : (b.rows - 1) * p.axes[s.row].stride + (p.axes[s.row].kernel - 1) * p.axes[s.row].rhs_dilation + 1;
-        const bool together = p.lhs.outer[2] == 1 && p.channels > kFewChannels && !rows_.converts();  // all channels at once
-        const int64_t channels = together ? p.channels : 1, channel_pitch = s.far_taps * s.planes * s.plane_size();
+        const int64_t channels = together_ ? p.channels : 1, channel_pitch = s.far_taps * s.planes * s.plane_size();
         for (int64_t c = 0; c < p.channels; c += channels)
             for (int64_t tap = 0; tap < s.far_taps; ++tap) {
                 T* block = to + (c * s.far_taps + tap) * s.planes * s.plane_size();
                 int64_t far;
-                if (!far_offset(b, tap, &far)) continue;
+                if (!blocks_.far_offset(b, tap, &far)) continue;
                 const int64_t source = image + c * p.lhs.outer[2] + far;
                 for (int64_t z = first; z < last; ++z) {
-                    if (s.plane >= 0 && !inside(s.plane, first_plane + z)) continue;
+                    if (s.plane >= 0 && !blocks_.inside(s.plane, first_plane + z)) continue;
                     const int64_t plane = source + (s.plane < 0 ? 0 : (first_plane + z) * p.lhs.spatial[s.plane]);
                     for (int64_t phase = 0; phase < p.axes[s.lane].stride; ++phase) {
                         const SubRow row = sub_row(b, first_lane + phase);
                         const int64_t from = plane + (first_lane + phase) * p.lhs.spatial[s.lane];
                         T* place = block + z % s.planes * s.plane_size() + phase * s.phase_pitch;
                         for (int64_t y = 0; y < rows; ++y, place += s.pitch) {
-                            const bool met = s.row < 0 || inside(s.row, first_row + y);
+                            const bool whole = y < edges.top || y >= edges.bottom;
+                            const bool met = s.row < 0 || blocks_.inside(s.row, first_row + y);
                             const char* data = lhs_ + (from + (s.row < 0 ? 0 : (first_row + y) * p.lhs.spatial[s.row])) * item_;
-                            if (met && together)
+                            if (met && together_)
                                 rows_.copy_channels(row, reinterpret_cast<const T*>(data), place, channels, channel_pitch);
-                            else if (met)
+                            else if (met && whole)
                                 rows_.copy(row, data, place);
+                            else if (met) {
+                                rows_.copy(row.part(0, edges.left), data, place);
+                                rows_.copy(row.part(std::max(edges.left, edges.right), row.length), data, place);
+                            }
                             for (int64_t i = 0; !met && i < channels; ++i) rows_.clear(place + i * channel_pitch, 0, row.length);
                         }
                     }
@@ -174,55 +141,77 @@ private:
             }
     }
 
+    // The input of a block's first output: in scratch, or where it lies.
+    struct Source {
+        const T* data;
+        int64_t at, row_step, tap_step;
+        const int64_t* offset;  // of each group
+    };
+
     // What one feature of one plane of a task needs.
     struct Feature {
-        StencilArguments<T> arguments;  // groups and their offsets; weights are those of chunk 0
+        StencilArguments<T> arguments;  // the number of groups; weights are those of chunk 0
         const T** weight;
-        const T* in;
+        Source copied, in_place;
+        Inner inner;
         T* out;
         int64_t out_row, out_lane;  // what a row and a lane step in `out`
         const T* bias;
     };
 
     void run_task(int64_t task, char* local) const {
-        const Block b = block_of(task);
+        const StencilBlock b = blocks_.block_of(task);
         int64_t* offset = reinterpret_cast<int64_t*>(local);
-        int64_t* first_weight = offset + s.groups_per_feature;
+        int64_t* lies = offset + s.groups_per_feature;  // the same in the input itself
+        int64_t* first_weight = lies + s.groups_per_feature;
         const T** weight = reinterpret_cast<const T**>(first_weight + s.groups_per_feature);
         T* in = reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(weight + s.groups_per_feature) + 63) / 64 * 64);
+        Feature f;
+        f.weight = weight;
+        f.inner = blocks_.inner(b);
+        f.copied = {in, 0, s.row_step, s.tap_step, offset};
+        f.in_place = in_place(b, lies);
+        const Edges edges = blocks_.edges(b, f.inner);
         int64_t copied = 0;
         for (int64_t z = 0; z < b.planes; ++z) {
             const int64_t first = s.plane < 0 ? 0 : z * p.axes[s.plane].stride;
-            copy_planes(b, std::max(copied, first), first + s.planes, in);
+            copy_planes(b, edges, std::max(copied, first), first + s.planes, in);
             copied = first + s.planes;
             // The channels and outer taps that meet data: padding planes are never multiplied.
             int64_t groups = 0;
             for (int64_t c = 0; c < p.channels; ++c)
                 for (int64_t tap = 0; tap < s.far_taps; ++tap) {
                     int64_t far;
-                    if (!far_offset(b, tap, &far)) continue;
+                    if (!blocks_.far_offset(b, tap, &far)) continue;
                     for (int64_t k = 0; k < outer_kernel(s.plane); ++k) {
                         int64_t plane = 0;
+                        lies[groups] = c * p.lhs.outer[2] + far;
                         if (s.plane >= 0) {
-                            if (!inside(s.plane, input(s.plane, b.plane + z, k))) continue;
+                            const int64_t at = blocks_.input(s.plane, b.plane + z, k);
+                            if (!blocks_.inside(s.plane, at)) continue;
                             plane = (first + k * p.axes[s.plane].rhs_dilation) % s.planes;
+                            lies[groups] += at * p.lhs.spatial[s.plane];
                         }
                         offset[groups] = ((c * s.far_taps + tap) * s.planes + plane) * s.plane_size();
                         first_weight[groups++] = ((c * s.far_taps + tap) * outer_kernel(s.plane) + k) * s.group_weights;
                     }
                 }
+            f.arguments.groups = groups;
             if (!apart_) {
-                make_rows(b, groups, offset, first_weight, weight, in, reinterpret_cast<T*>(out_of(b, z, 0)), p.out.outer[2]);
+                make_rows(b, f, first_weight, reinterpret_cast<T*>(out_of(b, z, 0)), p.out.outer[2]);
                 continue;
             }
             // Made apart, a few rows at a time, and woven together or converted.
             T* made = in + s.scratch_elements(p.channels);
-            Block part = b;
+            StencilBlock part = b;
             for (int64_t y = 0; y < b.rows; y += set_.max_rows) {
                 const int64_t top = std::max<int64_t>(0, std::min(y, b.rows - set_.max_rows));  // the last go over finished ones
                 part.row = b.row + top;
                 part.rows = std::min<int64_t>(set_.max_rows, b.rows - top);
-                make_rows(part, groups, offset, first_weight, weight, in + top * s.row_step, made, made_rows() * made_pitch_);
+                f.inner = blocks_.inner(part);
+                f.copied.at = top * s.row_step;
+                f.in_place = in_place(part, lies);
+                make_rows(part, f, first_weight, made, made_rows() * made_pitch_);
                 for (int64_t r = 0; r < part.rows; ++r) {
                     const T* from = made + r * made_pitch_;
                     char* to = out_of(part, z, r);
@@ -234,10 +223,23 @@ private:
         }
     }
 
+    Source in_place(const StencilBlock& b, const int64_t* lies) const {
+        Source from{reinterpret_cast<const T*>(lhs_), p.lhs.offset + b.group * p.lhs.outer[0] + b.image * p.lhs.outer[1], s.row_step,
+                    s.tap_step, lies};
+        from.at += blocks_.input(s.lane, b.lane, 0) * p.lhs.spatial[s.lane];
+        if (s.row >= 0) {
+            const int64_t step = p.lhs.spatial[s.row];
+            from.at += blocks_.input(s.row, b.row, 0) * step;
+            from.row_step = p.axes[s.row].stride * step;
+            from.tap_step = p.axes[s.row].rhs_dilation * step;
+        }
+        return from;
+    }
+
     int64_t made_rows() const { return s.row < 0 ? 1 : set_.max_rows; }
 
     // Where row r of a block goes, for its first feature.
-    char* out_of(const Block& b, int64_t z, int64_t r) const {
+    char* out_of(const StencilBlock& b, int64_t z, int64_t r) const {
         int64_t to = p.out.offset + b.group * p.out.outer[0] + b.image * p.out.outer[1] + b.lane * p.out.spatial[s.lane];
         for (int i = 0; i < s.far; ++i) to += b.far_at[i] * p.out.spatial[i];
         if (s.plane >= 0) to += (b.plane + z) * p.out.spatial[s.plane];
@@ -246,17 +248,11 @@ private:
     }
 
     // Every feature of the rows of a block: to where they belong, or to scratch.
-    void make_rows(const Block& b, int64_t groups, const int64_t* offset, const int64_t* first_weight, const T** weight, const T* in,
-                   T* out, int64_t out_feature) const {
+    void make_rows(const StencilBlock& b, Feature& f, const int64_t* first_weight, T* out, int64_t out_feature) const {
         for (int64_t o = 0; o < p.features; ++o) {
             const int64_t feature = b.group * p.features + o;
             const T* base = weights_ + feature * s.groups_per_feature * s.group_weights;
-            for (int64_t g = 0; g < groups; ++g) weight[g] = base + first_weight[g];
-            Feature f;
-            f.arguments.groups = groups;
-            f.arguments.offset = offset;
-            f.weight = weight;
-            f.in = in;
+            for (int64_t g = 0; g < f.arguments.groups; ++g) f.weight[g] = base + first_weight[g];
             f.out = out + o * out_feature;
             f.out_row = apart_ ? made_pitch_ : s.row < 0 ? 0 : p.out.spatial[s.row];
             f.out_lane = apart_ ? 1 : p.out.spatial[s.lane];
@@ -266,7 +262,7 @@ private:
     }
 
     // Tiles of rows x vectors. The last ones are moved back over finished outputs where there is room, else cut off on the way out.
-    void sweep_rows(const Block& b, Feature& f) const {
+    void sweep_rows(const StencilBlock& b, Feature& f) const {
         const int64_t width = int64_t{set_.vectors} * set_.lanes;
         for (int64_t y = 0; y < b.rows;) {
             int rows = set_.rows_for(b.rows - y);
@@ -278,7 +274,8 @@ private:
             for (int64_t x = 0; x < b.lanes; x += width) {
                 const int64_t left = b.lanes >= width ? std::min(x, b.lanes - width) : x;
                 const int64_t valid = std::min(width, b.lanes - left);
-                tile(f, rows, f.in + top * s.row_step + left, f.out + top * f.out_row + left * f.out_lane, f.out_row, valid,
+                const Source& from = f.inner.holds(top, rows, left, width) ? f.in_place : f.copied;
+                tile(f, rows, from, top * from.row_step + left, f.out + top * f.out_row + left * f.out_lane, f.out_row, valid,
                      valid == width);
             }
             y = top + rows;
@@ -286,19 +283,20 @@ private:
     }
 
     // A flat stencil's rows are stretches of one vector of the lane axis.
-    void sweep_flat(const Block& b, Feature& f) const {
+    void sweep_flat(const StencilBlock& b, Feature& f) const {
         const int64_t lanes = set_.lanes, step = f.out_lane;
         for (int64_t x = 0; x < b.lanes;) {
             const int64_t whole = (b.lanes - x) / lanes;
             const int rows = whole > 0 ? set_.rows_for(whole) : 1;
             const int64_t left = whole == 0 && b.lanes >= lanes ? b.lanes - lanes : x;
             const int64_t valid = std::min(lanes, b.lanes - left);
-            tile(f, rows, f.in + left, f.out + left * step, lanes * step, valid, valid == lanes);
+            const Source& from = f.inner.holds(0, 1, left, rows * lanes) ? f.in_place : f.copied;
+            tile(f, rows, from, left, f.out + left * step, lanes * step, valid, valid == lanes);
             x = left + rows * lanes;
         }
     }
 
-    void tile(Feature& f, int rows, const T* in, T* out, int64_t out_step, int64_t valid, bool whole) const {
+    void tile(Feature& f, int rows, const Source& from, int64_t at, T* out, int64_t out_step, int64_t valid, bool whole) const {
         const int64_t width = int64_t{set_.vectors} * set_.lanes, step = f.out_lane;
         const bool direct = (whole || apart_) && step == 1;  // scratch has room for whole tiles
         T buffer[kMaxRows * kMaxVectors * 16];
@@ -307,14 +305,15 @@ private:
         a.out = direct ? out : buffer;
         a.out_step = direct ? out_step : width;
         a.accumulate = false;
+        a.offset = from.offset;
+        a.row_step = from.row_step;
         int64_t moved = 0;  // the weight pointers stand at this chunk's
         for (const StencilChunk& chunk : s.chunks) {
             for (int64_t g = 0; g < a.groups; ++g) f.weight[g] += chunk.weight - moved;
             moved = chunk.weight;
             a.shifts = chunk.shifts;
             a.shift = s.shifts.data() + chunk.first_shift;
-            a.row_step = s.row_step;
-            a.in = in + chunk.first_row_tap * s.tap_step;
+            a.in = from.data + from.at + at + chunk.first_row_tap * from.tap_step;
             set_.table[rows][chunk.taps](a);
             a.accumulate = true;
         }
@@ -339,7 +338,9 @@ private:
     const bool woven_;          // features lie side by side
     const int64_t made_pitch_;  // of their rows before that
     const StencilRows<T> rows_;
-    const bool apart_;  // rows of outputs are made in scratch first
+    const bool apart_;     // rows of outputs are made in scratch first
+    const bool together_;  // all channels are copied at once
+    const StencilBlocks blocks_;
     T* weights_ = nullptr;
 };
 

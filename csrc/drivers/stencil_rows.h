@@ -11,10 +11,16 @@
 
 namespace fastconv {
 
-// One of a row's `stride` sub-rows, the same for every row of a block: to[t] = from[t * step], where data lies at begin <= t < end.
-// Beyond `length` scratch holds anything: only lanes that are cut off read it.
+// One of a row's `stride` sub-rows, the same for every row of a block: to[t] = from[t * step] for first <= t < length, where data lies
+// at begin <= t < end. Beyond `length` scratch holds anything: only lanes that are cut off read it.
 struct SubRow {
-    int64_t begin, end, length, step;
+    int64_t first, begin, end, length, step;
+    SubRow part(int64_t from, int64_t to) const {
+        SubRow row{from, 0, 0, std::min(length, to), step};
+        row.begin = std::max(begin, from);
+        row.end = std::max(row.begin, std::min(end, to));
+        return row;
+    }
 };
 
 // Channels that lie side by side, and more than every_first of the spaced copies takes apart in passing.
@@ -39,14 +45,14 @@ public:
 
     void copy(const SubRow& row, const void* data, T* to) const {
         const T* from = static_cast<const T*>(data);
-        clear(to, 0, row.begin);
+        clear(to, row.first, std::min(row.begin, row.length));
         if (converts())
             widen_(row.end - row.begin, to + row.begin, static_cast<const uint16_t*>(data) + row.begin, 1);
         else if (row.step == 1)
             std::memcpy(to + row.begin, from + row.begin, static_cast<size_t>(row.end - row.begin) * sizeof(T));
         else if (row.end > row.begin)
             pack_.spaced(to + row.begin, 0, 1, from + row.begin * row.step, 0, row.step, row.end - row.begin);
-        clear(to, row.end, row.length);
+        clear(to, std::max(row.first, row.end), row.length);
     }
 
     // Every channel, where they lie side by side: rows `pitch` apart. A vector more than the row may be written.

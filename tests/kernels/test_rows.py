@@ -37,6 +37,37 @@ def test_channels_side_by_side(channels: int, features: int, width: int, dtype: 
             hold(problem, elements, fill(problem, elements, width, place == "left"), place == "left", places=(place,))
 
 
+IMAGES = {
+    "padded": (Axis(size=37, kernel=3, out=37, lo=1), Axis(size=300, kernel=5, out=300, lo=2)),
+    "full": (Axis(size=20, kernel=4, out=23, lo=3), Axis(size=257, kernel=6, out=262, lo=5)),
+    "cut": (Axis(size=40, kernel=3, out=33, lo=-3), Axis(size=290, kernel=3, out=280, lo=-5)),
+    "wide padding": (Axis(size=30, kernel=2, out=60, lo=20), Axis(size=200, kernel=3, out=330, lo=65)),
+    "strided and dilated rows": (
+        Axis(size=61, kernel=3, out=27, lo=2, stride=2, rhs_dilation=2),
+        Axis(size=280, kernel=3, out=276, rhs_dilation=2),
+    ),
+    "spaced rows": (Axis(size=61, kernel=3, out=21, lo=1, stride=3), Axis(size=280, kernel=3, out=280, lo=1)),
+    "long taps": (Axis(size=3, kernel=1, out=3), Axis(size=900, kernel=70, out=900, lo=34)),
+    "a signal": (Axis(size=2000, kernel=5, out=2004, lo=4),),
+    "images of a volume": (Axis(size=3, kernel=1, out=3), Axis(size=11, kernel=3, out=11, lo=1), Axis(size=290, kernel=3, out=290, lo=1)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("gap", [0, 7])
+@pytest.mark.parametrize(("channels", "features"), [(1, 1), (2, 2)])
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_of_many_tiles(name: str, channels: int, features: int, gap: int, dtype: str) -> None:
+    """Most tiles meet no padding, and may read the input where it lies: rows at any distance, between inaccessible pages."""
+    plain, elements = problem_of(IMAGES[name], 1, 2, channels, features)
+    if gap:
+        lhs = lay(plain.lhs_extents, tuple(reversed(range(len(plain.lhs_extents)))), [0, gap, *[0] * len(plain.lhs_extents)], [])
+        plain, elements = replace(plain, lhs=lhs.operand), (lhs.elements, *elements[1:])
+    problem = with_dtype(plain, dtype)
+    for place in ("left", "right"):
+        hold(problem, elements, fill(problem, elements, 1, place == "left"), place == "left", names=("stencil",), places=(place,))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("activation", [None, "relu"])
 def test_wide_rows_of_many_features(activation: str | None, dtype: str) -> None:

@@ -181,6 +181,7 @@ class Shape(NamedTuple):
     channels: Sequence[int]
     features: Sequence[int]
     kernels: Sequence[tuple[int, ...]]
+    longest: int = 0  # the innermost axis; 0: as the number of axes has it
 
 
 WIDE = (8, 15, 16, 17, 31, 32, 33, 48, 64, 65)
@@ -193,6 +194,7 @@ SHAPES = {
     "few channels": Shape(
         (1,), (1, 2, 5), (1, 2, 3, 4), (1, 2, 3, 4, 8, 16, 17, 33), ((7,), (40,), (100,), (5, 5), (7, 7), (11, 2), (3, 3, 3))
     ),
+    "images": Shape((1, 1, 2), (1, 1, 2), (1, 1, 2), (1, 1, 2), ((3, 3), (5, 5), (2, 7), (1, 60), (4, 3), (6,), (101,), (2, 3, 3)), 420),
 }
 #: Stride, lhs dilation and rhs dilation of an axis of such a shape; 0 stands for the kernel's extent.
 STEPS = ((1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (3, 1, 1), (0, 1, 1), (1, 0, 1))
@@ -201,13 +203,13 @@ STEPS = ((1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1
 @st.composite
 def shapes(draw: st.DrawFn, shape: str, most_products: int = 1 << 20, epilogue: bool = True) -> tuple[ConvProblem, tuple[int, int, int]]:
     """A problem of one of SHAPES, most with stride 1 and padding as layers have them, and the elements of its buffers."""
-    *extents, kernels = SHAPES[shape]
+    *extents, kernels, longest_line = SHAPES[shape]
     outer = [draw(st.sampled_from(choice)) for choice in extents]
     kernel = draw(st.sampled_from(kernels))
     longest = {1: 70, 2: 20, 3: 9}[len(kernel)]
     spatial = []
-    for k in kernel:
-        size = draw(st.integers(1, longest))
+    for i, k in enumerate(kernel):
+        size = draw(st.integers(1, longest_line if longest_line and i == len(kernel) - 1 else longest))
         stride, lhs_dilation, rhs_dilation = (step or k for step in draw(st.sampled_from(STEPS)))
         reach = (k - 1) * rhs_dilation
         lo, hi = (draw(st.sampled_from((reach // 2, reach // 2, 0, reach, -1))) for _ in "lh")
