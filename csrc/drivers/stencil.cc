@@ -1,7 +1,7 @@
 // Few channels in and out (images, volumes, signals): vectors along the innermost axis, several rows of outputs in registers,
 // every input vector loaded once per tap column and used by all rows it meets. A task copies its piece of the input, padded,
 // into cache-sized scratch first: any layout, stride and padding is then the same case. Rows that lie along memory are copied at their
-// edges alone: tiles that meet no padding read them in place. (Not those of volumes: each plane is read several times, so scratch pays.)
+// edges alone: tiles that meet no padding read them in place.
 #include <algorithm>
 #include <vector>
 
@@ -35,10 +35,8 @@ public:
           bias_(problem.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr), out_(static_cast<char*>(buffers.out.data)),
           woven_(p.features > 1 && p.features <= kMostWoven && p.out.outer[2] == 1 && p.out.spatial[s.lane] == p.features),
           made_pitch_(ceil_div(plan.lane_block, set_.lanes) * set_.lanes + plan.vectors * set_.lanes), rows_(p.dtype),
-          apart_(woven_ || rows_.converts()), together_(p.lhs.outer[2] == 1 && p.channels > kFewChannels && !rows_.converts()),
-          blocks_(
-              p, s, s.row < 0 ? 1 : set_.max_rows, int64_t{s.flat ? set_.max_rows : s.vectors} * set_.lanes,
-              outer_kernel(s.plane) == 1 && !rows_.converts() && !together_ && p.axes[s.lane].stride == 1 && p.lhs.spatial[s.lane] == 1) {}
+          apart_(woven_ || rows_.converts()), together_(channels_together(p) && !rows_.converts()),
+          blocks_(p, s, s.row < 0 ? 1 : set_.max_rows, int64_t{s.flat ? set_.max_rows : s.vectors} * set_.lanes) {}
 
     const char* run(Executor& executor) {
         const int64_t weights = p.groups * p.features * s.groups_per_feature * s.group_weights;

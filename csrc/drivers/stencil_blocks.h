@@ -38,8 +38,8 @@ constexpr int64_t kMostOf = 4;
 class StencilBlocks {
 public:
     // tile_rows, tile_lanes: outputs of the largest tile.
-    StencilBlocks(const Problem& problem, const StencilPlan& plan, int64_t tile_rows, int64_t tile_lanes, bool in_place)
-        : p(problem), s(plan), tile_rows_(tile_rows), tile_lanes_(tile_lanes), in_place_(in_place) {}
+    StencilBlocks(const Problem& problem, const StencilPlan& plan, int64_t tile_rows, int64_t tile_lanes)
+        : p(problem), s(plan), tile_rows_(tile_rows), tile_lanes_(tile_lanes) {}
 
     int64_t count() const { return p.groups * p.batch * s.far_outputs * s.plane_blocks * s.row_blocks * s.lane_blocks; }
 
@@ -83,7 +83,7 @@ public:
 
     Inner inner(const StencilBlock& b) const {
         const int64_t narrowest = s.flat ? s.lanes : tile_lanes_;
-        if (!in_place_ || b.lanes < narrowest) return {0, 0, 0, 0};  // no tile without lanes that are cut off
+        if (!s.in_place || b.lanes < narrowest) return {0, 0, 0, 0};  // no tile without lanes that are cut off
         Inner in{0, b.rows, 0, 0};
         within(s.lane, b.lane, b.lanes, &in.lane, &in.lane_end);
         if (s.row >= 0) within(s.row, b.row, b.rows, &in.row, &in.row_end);
@@ -124,7 +124,6 @@ private:
     const Problem& p;
     const StencilPlan& s;
     const int64_t tile_rows_, tile_lanes_;
-    const bool in_place_;
 };
 
 }  // namespace fastconv

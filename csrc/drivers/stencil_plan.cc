@@ -11,6 +11,7 @@ namespace fastconv {
 namespace {
 
 constexpr int64_t kLaneBytes = 2048;   // of a row of a task: tiles then sweep rows that the first cache holds
+constexpr int64_t kLongBytes = 16384;  // where rows are not copied: the longer, the fewer edges
 constexpr int64_t kFlatBytes = 16384;  // of a stretch of a flat stencil
 constexpr int64_t kRows = 32;
 constexpr int64_t kRowsOfSmall = 16;  // of volumes, whose planes the first cache should hold, and of kernels whose halo is narrow
@@ -51,7 +52,10 @@ const char* plan_stencil(const Problem& p, int lanes, int max_taps, StencilPlan*
 
     // Input scratch: a row holds `stride` sub-rows, so that lanes stay neighbours whatever the stride.
     const int64_t element = dtype_size(p.dtype);
-    s.lane_block = even_block(lane.out, (s.flat ? kFlatBytes : kLaneBytes) / element);
+    const bool volume = s.plane >= 0 && p.axes[s.plane].kernel > 1, halves = p.dtype == Dtype::f16 || p.dtype == Dtype::bf16;
+    // Planes of volumes are read several times, so scratch pays.
+    s.in_place = !volume && !halves && !channels_together(p) && lane.stride == 1 && p.lhs.spatial[s.lane] == 1;
+    s.lane_block = even_block(lane.out, (s.flat ? kFlatBytes : s.in_place ? kLongBytes : kLaneBytes) / element);
     s.lane_blocks = ceil_div(lane.out, s.lane_block);
     s.phase_pitch = ceil_div(s.lane_block + (lane.kernel - 1) * lane.rhs_dilation / lane.stride + 1 + s.vectors * lanes, lanes) * lanes;
     s.pitch = lane.stride * s.phase_pitch;
@@ -74,7 +78,6 @@ const char* plan_stencil(const Problem& p, int lanes, int max_taps, StencilPlan*
         }
     } else {
         const Axis& row = p.axes[s.row];
-        const bool volume = s.plane >= 0 && p.axes[s.plane].kernel > 1;
         s.shared = row.stride == row.rhs_dilation;
         s.row_block = even_block(row.out, volume || row.kernel <= kSmall ? kRowsOfSmall : kRows);
         s.row_blocks = ceil_div(row.out, s.row_block);
@@ -108,6 +111,8 @@ const char* plan_stencil(const Problem& p, int lanes, int max_taps, StencilPlan*
     *plan = s;
     return nullptr;
 }
+
+bool channels_together(const Problem& problem) { return problem.lhs.outer[2] == 1 && problem.channels > kFewChannels; }
 
 bool stencil_takes_halves(const Problem& problem) {
     if (!of_halves(problem) || problem.dims == 0 || is_bare(problem)) return false;

@@ -22,7 +22,8 @@ struct StencilChunk {
 struct StencilPlan {
     int lane, row, plane, far;  // axis numbers, -1 for none; far: number of far axes (the first ones)
     bool flat;
-    bool shared;  // neighbouring rows use each other's input vectors
+    bool shared;    // neighbouring rows use each other's input vectors
+    bool in_place;  // tiles that meet no padding read the input where it lies
     int vectors, lanes;
     int64_t lane_block, row_block, plane_block;  // outputs of one task
     int64_t lane_blocks, row_blocks, plane_blocks;
@@ -38,6 +39,10 @@ struct StencilPlan {
     int64_t plane_size() const { return rows * pitch + (rows * pitch / lanes % 2 == 0 ? lanes : 0); }
     int64_t scratch_elements(int64_t channels) const { return channels * far_taps * planes * plane_size(); }
 };
+
+// Channels that lie side by side, and are more than permutations of a few vectors take apart in passing.
+constexpr int64_t kFewChannels = 4;
+bool channels_together(const Problem& problem);
 
 // `p` has its axes sorted (geometry.h) and no dilated input (phases.h). Returns nullptr or why a stencil cannot run it.
 const char* plan_stencil(const Problem& p, int lanes, int max_taps, StencilPlan* plan);

@@ -23,9 +23,6 @@ struct SubRow {
     }
 };
 
-// Channels that lie side by side, and more than every_first of the spaced copies takes apart in passing.
-constexpr int64_t kFewChannels = 4;
-
 template <class T>
 class StencilRows {
 public:
