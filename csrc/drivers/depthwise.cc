@@ -9,7 +9,6 @@
 
 #include "base/scratch.h"
 #include "base/tasks.h"
-#include "drivers/bare.h"
 #include "drivers/depthwise_plan.h"
 #include "drivers/drivers.h"
 #include "drivers/epilogue.h"
@@ -26,8 +25,6 @@ namespace {
 
 constexpr double kChunkProducts = 1 << 16;  // work below which a thread is not worth waking
 
-constexpr double kMostHalfWeights = 1 << 18;  // elements of weights that are widened beforehand
-
 constexpr int64_t kStreamedColumns = 4;  // of a tile whose operands stream from memory
 
 // Steps `at` through a box, all axes but the last `inner`; false after the last place.
@@ -43,9 +40,9 @@ template <class T>
 class Depthwise {
 public:
     Depthwise(const DepthwisePlan& plan, const Buffers& buffers)
-        : s(plan), p(plan.p), kernels_(lane_kernels<T>(current_isa())), tiles_(kernels_), rows_(p.dtype), lhs_(buffers.lhs.data),
-          rhs_(buffers.rhs.data), bias_(p.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr), out_(buffers.out.data),
-          column_(s.column()), phases_(phases_of(p)) {}
+        : s(plan), p(plan.p), kernels_(lane_kernels<T>(current_isa())), tiles_(kernels_, p.dtype, plan.halves), rows_(p.dtype),
+          lhs_(buffers.lhs.data), rhs_(buffers.rhs.data), bias_(p.has_bias ? static_cast<const T*>(buffers.bias.data) : nullptr),
+          out_(buffers.out.data), column_(s.column()), phases_(phases_of(p)) {}
 
     const char* run(Executor& executor) {
         const int64_t biases = bias_ == nullptr ? 0 : p.features * s.padded, images = p.batch * s.group_blocks;
@@ -121,7 +118,7 @@ private:
                 for (int i = 0; i < column_; ++i) from += at[i] * p.rhs.spatial[i];
                 for (int64_t g = 0; g < p.groups; g += s.lanes) {
                     const int64_t lanes = std::min<int64_t>(s.lanes, p.groups - g);
-                    kernels_.gather({lanes, p.rhs.outer[0], last, p.rhs.spatial[column_], s.padded}, from + g * p.rhs.outer[0], to + g);
+                    kernels_.own.gather({lanes, p.rhs.outer[0], last, p.rhs.spatial[column_], s.padded}, from + g * p.rhs.outer[0], to + g);
                 }
                 to += last * s.padded;
             } while (step(at, all.taps, column_));
@@ -135,9 +132,9 @@ private:
     }
 
     // Describes a panel of the extents of `box`; returns its elements.
-    template <class Pointer>
-    int64_t lay_panel(const Span* box, Pointer* data, LaneSide<Pointer>* side) const {
-        *side = {data, 0, {}};
+    template <class Byte>
+    int64_t lay_panel(const Span* box, T* panel, LaneSide<Byte>* side) const {
+        *side = {reinterpret_cast<Byte*>(panel), sizeof(T), 0, {}};
         int64_t size = s.group_block;
         for (int i = column_; i >= 0; --i) {
             side->step[i] = size;
@@ -158,7 +155,7 @@ private:
     // Copies a box of an operand into its panel.
     void gather_box(const void* memory, int64_t source, int64_t lane_step, int64_t groups, const int64_t* steps, const Span* box,
                     T* panel) const {
-        LaneSide<T> side;
+        LaneSide<char> side;
         if (lay_panel(box, panel, &side) == 0) return;
         int64_t at[kMaxDims], count;
         const int line = line_of(box, steps, &count);
@@ -174,16 +171,16 @@ private:
     }
 
     // Every channel of an operand of a block: in place, or copied into `panel`. memory[start] is the block's group, image or
-    // feature, and first channel.
-    LaneSide<const T> bring(LaneSource from, const void* memory, int64_t start, const Operand& operand, int64_t groups, const Span* box,
-                            T* panel, int64_t* channel_step) const {
-        LaneSide<const T> side{static_cast<const T*>(memory), start + operand.offset, {}};
+    // feature, and first channel; `item` its bytes, in place.
+    LaneSide<const char> bring(LaneSource from, const void* memory, int64_t item, int64_t start, const Operand& operand, int64_t groups,
+                               const Span* box, T* panel, int64_t* channel_step) const {
+        LaneSide<const char> side{static_cast<const char*>(memory), item, start + operand.offset, {}};
         *channel_step = operand.outer[2];
         if (from == LaneSource::in_place) {
             for (int i = 0; i < p.dims; ++i) side.step[i] = operand.spatial[i];
             return side;
         }
-        *channel_step = lay_panel<const T>(box, panel, &side);
+        *channel_step = lay_panel(box, panel, &side);
         for (int64_t c = 0; c < s.channels(); ++c)
             gather_box(memory, start + operand.offset + c * operand.outer[2], operand.outer[0], groups, operand.spatial, box,
                        panel + c * *channel_step);
@@ -194,22 +191,23 @@ private:
         Span box[kMaxDims];
         for (int i = 0; i < p.dims; ++i) box[i] = s.input(i, b.outputs[i], b.taps[i]);
         const int64_t start = b.group * p.lhs.outer[0] + b.image * p.lhs.outer[1] + b.c * p.lhs.outer[2];
-        sweep->lhs = bring(s.lhs, lhs_, start, p.lhs, b.groups, box, panel, &sweep->lhs_channel);
+        sweep->lhs = bring(s.lhs, lhs_, dtype_size(p.dtype), start, p.lhs, b.groups, box, panel, &sweep->lhs_channel);
     }
 
     void bring_rhs(const Block& b, int64_t feature, T* panel, LaneSweep<T>* sweep) const {
         if (s.rhs != LaneSource::packed) {
             const int64_t start = b.group * p.rhs.outer[0] + feature * p.rhs.outer[1] + b.c * p.rhs.outer[2];
-            sweep->rhs = bring(s.rhs, rhs_, start, p.rhs, b.groups, b.taps, panel, &sweep->rhs_channel);
+            sweep->rhs =
+                bring(s.rhs, rhs_, s.reduce ? dtype_size(p.dtype) : sizeof(T), start, p.rhs, b.groups, b.taps, panel, &sweep->rhs_channel);
             return;
         }
-        sweep->rhs = {weights_ + b.group, 0, {}};
+        sweep->rhs = {reinterpret_cast<const char*>(weights_ + b.group), sizeof(T), 0, {}};
         int64_t size = s.padded;
         for (int i = column_; i >= 0; --i) {
             sweep->rhs.step[i] = size;
             size *= p.axes[i].kernel;
         }
-        sweep->rhs.data += feature * p.channels * size;
+        sweep->rhs.origin += feature * p.channels * size;
         sweep->rhs_channel = size;
     }
 
@@ -222,6 +220,7 @@ private:
         sweep.most_columns = s.streamed ? kStreamedColumns : LaneTiles<T>::kMaxColumns;
         sweep.few_outputs = s.reduce;
         sweep.accumulate = s.reduce;
+        sweep.once = s.halves == LaneHalves::images;
         sweep.lists = reinterpret_cast<int64_t*>(reinterpret_cast<char*>(local) +
                                                  ceil_div((s.lhs_panel + s.rhs_panel + s.out_panel) * int64_t{sizeof(T)}, 64) * 64);
         return sweep;
@@ -236,17 +235,17 @@ private:
         T* panel = local + s.lhs_panel + s.rhs_panel;
         for (int64_t o = 0; o < p.features; ++o) {
             bring_rhs(b, o, local + s.lhs_panel, &sweep);
-            LaneSide<T> out{static_cast<T*>(out_), p.out.offset, {}};
+            LaneSide<char> out{static_cast<char*>(out_), dtype_size(p.dtype), p.out.offset, {}};
             out.origin += b.group * p.out.outer[0] + b.image * p.out.outer[1] + o * p.out.outer[2];
             for (int i = 0; i < p.dims; ++i) out.step[i] = p.out.spatial[i];
-            LaneSide<T> made = out;
+            LaneSide<char> made = out;
             if (!s.out_in_place) lay_panel(b.outputs, panel, &made);
             for (const Phase& phase : phases_) run_phase(phase, b, sweep, made);
             finish_box(b, o, made, out);
         }
     }
 
-    void run_phase(const Phase& phase, const Block& b, LaneSweep<T> sweep, const LaneSide<T>& made) const {
+    void run_phase(const Phase& phase, const Block& b, LaneSweep<T> sweep, const LaneSide<char>& made) const {
         sweep.problem = &phase.problem;
         sweep.out = made;
         for (int i = 0; i < p.dims; ++i) {
@@ -263,7 +262,7 @@ private:
     }
 
     // Bias and activation, and the way home for what a panel holds.
-    void finish_box(const Block& b, int64_t o, const LaneSide<T>& made, const LaneSide<T>& out) const {
+    void finish_box(const Block& b, int64_t o, const LaneSide<char>& made, const LaneSide<char>& out) const {
         const bool finish = bias_ != nullptr || p.activation != Activation::none;
         if (s.out_in_place && !finish) return;
         const T* bias = bias_ == nullptr ? nullptr : biases_ + o * s.padded + b.group;
@@ -277,9 +276,10 @@ private:
                 to += at[i] * out.step[i];
             }
             for (int64_t x = 0; finish && x < count; ++x)
-                finish_row<T>(made.data + from + x * made.step[column_], b.groups, 1, bias, 1, p.activation);
+                finish_row<T>(reinterpret_cast<T*>(made.at(from + x * made.step[column_])), b.groups, 1, bias, 1, p.activation);
             if (s.out_in_place) continue;
-            rows_.scatter({b.groups, p.out.outer[0], count, out.step[column_], s.group_block}, made.data + from, out_, to);
+            rows_.scatter({b.groups, p.out.outer[0], count, out.step[column_], s.group_block}, reinterpret_cast<const T*>(made.at(from)),
+                          out_, to);
         } while (step(at, b.outputs, line));
     }
 
@@ -305,8 +305,8 @@ private:
         }
     }
 
-    LaneSide<T> sums_side(T* sums) const {
-        LaneSide<T> side{sums, 0, {}};
+    LaneSide<char> sums_side(T* sums) const {
+        LaneSide<char> side{reinterpret_cast<char*>(sums), sizeof(T), 0, {}};
         int64_t size = s.group_block;
         for (int i = column_; i >= 0; --i) {
             side.step[i] = size;
@@ -322,12 +322,12 @@ private:
         for (int64_t part = 1; part < s.parts; ++part)
             for (int64_t i = 0; i < s.sums; ++i) sums[i] += sums[part * s.sums + i];
         for (int64_t o = 0; o < p.features; ++o) {
-            const LaneSide<T> side = sums_side(sums + o * (s.sums / p.features));
+            const LaneSide<char> side = sums_side(sums + o * (s.sums / p.features));
             const int64_t to = p.out.offset + b.group * p.out.outer[0] + b.image * p.out.outer[1] + o * p.out.outer[2];
             const T* bias = bias_ == nullptr ? nullptr : biases_ + o * s.padded + b.group;
             int64_t at[kMaxDims] = {};
             do {
-                T* row = side.data;
+                T* row = reinterpret_cast<T*>(side.data);
                 int64_t place = to;
                 for (int i = 0; i < column_; ++i) {
                     row += at[i] * side.step[i];
@@ -377,15 +377,6 @@ const char* run_halves(const Problem& problem, const Buffers& buffers, Executor&
 }
 
 }  // namespace
-
-bool depthwise_takes_halves(const Problem& problem) {
-    if (!of_halves(problem) || problem.groups == 1 || exchanges(problem) || is_bare(problem)) return false;
-    DepthwisePlan plan;
-    if (plan_depthwise(problem, lane_kernels<float>(current_isa()).lanes, &plan) != nullptr) return false;
-    if (!plan.planes && problem.lhs.outer[0] == 1) return false;  // in place
-    if (plan.reduce) return !problem.has_bias;
-    return count_weights(problem) <= kMostHalfWeights && (!plan.planes || planes_take_halves(plan.p));
-}
 
 const char* run_depthwise(const Problem& problem, const Buffers& buffers, Executor& executor) {
     if (exchanges(problem)) return run_depthwise(exchange(problem), exchange(buffers), executor);

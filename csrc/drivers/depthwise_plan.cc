@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "drivers/bare.h"
+#include "drivers/drivers.h"
+#include "drivers/exchange.h"
 #include "drivers/geometry.h"
 #include "drivers/halves.h"
 #include "drivers/planes.h"
@@ -17,22 +20,18 @@ constexpr double kMaxSums = 1 << 10;      // outputs of a group whose taps may b
 constexpr int64_t kWideBytes = 32 << 10;  // of panels of several vectors of groups
 constexpr int kMostVectors = 8;
 constexpr int64_t kPanelBytes = 64 << 10;
-constexpr int64_t kSumPanelBytes = 128 << 10;   // of a reduction: neighbouring blocks copy their seams twice
-constexpr int64_t kHalfPanelBytes = 256 << 10;  // where groups of half types lie side by side: runs of memory, and wide blocks
-constexpr int64_t kHalfGroups = 64;
-constexpr int64_t kGroupBlock = 2048;    // groups of a task that reads them in place: long runs of memory
-constexpr int64_t kBlock = 1 << 10;      // outputs of a block without panels, at most,
-constexpr int64_t kTasks = 64;           // and so many blocks or more
-constexpr int64_t kTaps = 64;            // taps of a block without panels
-constexpr double kStreamed = 4 << 20;    // bytes of the inputs or the outputs from which on memory sets the pace
-constexpr int64_t kPairedColumns = 128;  // of rows that a block has two of
+constexpr int64_t kSumPanelBytes = 128 << 10;  // of a reduction: neighbouring blocks copy their seams twice
+constexpr int64_t kGroupBlock = 2048;          // groups of a task that reads them in place: long runs of memory
+constexpr int64_t kBlock = 1 << 10;            // outputs of a block without panels, at most,
+constexpr int64_t kTasks = 64;                 // and so many blocks or more
+constexpr int64_t kTaps = 64;                  // taps of a block without panels
+constexpr double kStreamed = 4 << 20;          // bytes of the inputs or the outputs from which on memory sets the pace
+constexpr int64_t kPairedColumns = 128;        // of rows that a block has two of
 constexpr int64_t kParts = 16;
+constexpr double kMostHalfWeights = 1 << 18;  // elements of weights that are widened beforehand
 
 // Bytes of what panels hold.
 int64_t panel_item(const Problem& p) { return of_halves(p) ? int64_t{sizeof(float)} : dtype_size(p.dtype); }
-
-// Half types whose groups lie side by side in all that is copied to panels.
-bool adjoins(const DepthwisePlan& s) { return of_halves(s.p) && s.p.lhs.outer[0] == 1 && (s.reduce ? s.p.rhs : s.p.out).outer[0] == 1; }
 
 int64_t even_block(int64_t count, int64_t target) { return count <= 0 ? 1 : ceil_div(count, ceil_div(count, target)); }
 
@@ -92,7 +91,7 @@ bool size_panels(DepthwisePlan* s) {
 
 // The largest block that fits: columns first, then rows; the other axes one by one.
 void cut(DepthwisePlan* s, bool panels) {
-    const int64_t budget = (adjoins(*s) ? kHalfPanelBytes : s->reduce ? kSumPanelBytes : kPanelBytes) / panel_item(s->p);
+    const int64_t budget = (s->reduce ? kSumPanelBytes : kPanelBytes) / panel_item(s->p);
     double positions = static_cast<double>(s->p.batch * s->group_blocks) / kTasks;
     for (int i = 0; i < s->p.dims; ++i) positions *= static_cast<double>(s->p.axes[i].out);
     // Rows go in pairs.
@@ -160,15 +159,16 @@ const char* plan_depthwise(const Problem& problem, int lanes, DepthwisePlan* pla
     }
     s.reduce = !dilated && outputs <= kMaxSums && taps >= 4 * outputs;
     if (phases > kMaxPhases) return "depthwise: too many phases";
-    const bool one = p.groups == 1 && !of_halves(p);
-    auto in_place = [&](const Operand& operand, bool halves) {
-        return !halves && (one || operand.outer[0] == 1) ? LaneSource::in_place : LaneSource::panel;
-    };
+    const bool one = p.groups == 1;
     s.padded = ceil_div(p.groups, lanes) * lanes;
-    s.lhs = in_place(p.lhs, of_halves(p));
-    s.rhs = in_place(p.rhs, of_halves(p) && s.reduce);
-    s.out_in_place = in_place(p.out, of_halves(p)) == LaneSource::in_place;
-    s.planes = !s.reduce && p.lhs.outer[0] != 1 && s.lhs == LaneSource::panel && suits_planes(p, lanes);
+    bool all = of_halves(p);
+    for (const Operand* operand : {&p.lhs, s.reduce ? &p.rhs : &p.out}) all = all && (one || operand->outer[0] == 1);
+    if (all) s.halves = s.reduce ? LaneHalves::sums : LaneHalves::images;
+    auto in_place = [&](const Operand& operand, bool half) { return (one || operand.outer[0] == 1) && (all || !half); };
+    s.lhs = in_place(p.lhs, of_halves(p)) ? LaneSource::in_place : LaneSource::panel;
+    s.rhs = in_place(p.rhs, of_halves(p) && s.reduce) ? LaneSource::in_place : LaneSource::panel;
+    s.out_in_place = in_place(p.out, of_halves(p));
+    s.planes = !s.reduce && !(one || p.lhs.outer[0] == 1) && suits_planes(p, lanes);
     if (s.planes) {
         *plan = s;
         return nullptr;
@@ -181,12 +181,11 @@ const char* plan_depthwise(const Problem& problem, int lanes, DepthwisePlan* pla
     if (!s.reduce && lists > kMaxLists) return "depthwise: too many taps";
     const bool panels = s.lhs == LaneSource::panel || s.rhs == LaneSource::panel || !(s.reduce || s.out_in_place);
     s.group_block = panels ? lanes : std::min(s.padded, ceil_div(kGroupBlock, lanes) * lanes);
-    if (adjoins(s)) s.group_block = ceil_div(even_block(p.groups, kHalfGroups), lanes) * lanes;
     s.group_blocks = ceil_div(p.groups, s.group_block);
 
     s.streamed = !panels && !s.reduce && streams(p);
     cut(&s, panels);
-    if (panels && !s.reduce && !adjoins(s)) widen(&s);
+    if (panels && !s.reduce) widen(&s);
     if (!size_panels(&s)) return "depthwise: the working set of a block is too large";
     s.blocks = s.reduce ? p.channels : 1;
     int64_t room = s.channels();
@@ -203,6 +202,18 @@ const char* plan_depthwise(const Problem& problem, int lanes, DepthwisePlan* pla
     }
     *plan = s;
     return nullptr;
+}
+
+bool depthwise_takes_halves(const Problem& problem) {
+    if (!of_halves(problem) || problem.groups == 1 || exchanges(problem) || is_bare(problem)) return false;
+    const LaneKernels<float>& kernels = lane_kernels<float>(current_isa());
+    DepthwisePlan plan;
+    if (plan_depthwise(problem, kernels.lanes, &plan) != nullptr) return false;
+    if (plan.halves != LaneHalves::none && kernels.of(problem.dtype).of[static_cast<int>(plan.halves)] == nullptr) return false;
+    if (plan.reduce) return !problem.has_bias;
+    const bool finish = problem.has_bias || problem.activation != Activation::none;
+    if (plan.halves != LaneHalves::none && finish) return false;  // there are no sums of float32 to finish
+    return count_weights(problem) <= kMostHalfWeights && (!plan.planes || planes_take_halves(plan.p));
 }
 
 }  // namespace fastconv

@@ -19,6 +19,7 @@ struct DepthwisePlan {
     bool reduce;  // blocks are cut along the taps, not along the outputs
     LaneSource lhs, rhs;
     bool out_in_place;
+    LaneHalves halves;                                // which of those in place are of a half type
     bool streamed;                                    // in place, from memory: tiles are narrow, so that few streams are open
     int64_t padded;                                   // groups, in whole vectors
     int64_t group_block, group_blocks;                // groups of a task
@@ -35,7 +36,8 @@ struct DepthwisePlan {
     Span input(int axis, Span outputs, Span taps) const;
 };
 
-// Of half types, what is read or written in place else goes through panels of float32; but rhs, where outputs are cut, is float32 already.
+// Half types are read and written in place where all that are of them can be, and go through panels of float32 where not. rhs is one of
+// them where taps are cut; else it is float32 already.
 // Returns nullptr, or why the problem does not suit the algorithm.
 const char* plan_depthwise(const Problem& problem, int lanes, DepthwisePlan* plan);
 

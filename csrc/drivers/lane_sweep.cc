@@ -134,7 +134,7 @@ private:
         for (int64_t x = box.lo; x < box.hi;) {
             Span shared = taps(x);
             const bool inside = inside_.lo <= x && x < inside_.hi;
-            const bool mixed = s.few_outputs || (!inside && s.taps[column_].length() > kLongRow);
+            const bool mixed = s.few_outputs || (!inside && !s.once && s.taps[column_].length() > kLongRow);
             int64_t run = 1;  // outputs of the same taps, or all up to the next border
             if (s.few_outputs)
                 run = box.hi - x;
@@ -174,9 +174,9 @@ private:
         arguments_.rhs_offset = list.rhs;
         arguments_.inner = taps.length();
         const int64_t first = arguments_.inner == 0 ? 0 : taps.lo;
-        arguments_.lhs = s.lhs.data + (x * a.stride + first * a.rhs_dilation - a.lo) * s.lhs.step[column_];
-        arguments_.rhs = s.rhs.data + first * s.rhs.step[column_];
-        arguments_.out = s.out.data + out + x * s.out.step[column_];
+        arguments_.lhs = s.lhs.at((x * a.stride + first * a.rhs_dilation - a.lo) * s.lhs.step[column_]);
+        arguments_.rhs = s.rhs.at(first * s.rhs.step[column_]);
+        arguments_.out = s.out.at(out + x * s.out.step[column_]);
         arguments_.accumulate = accumulate;
         run(arguments_);
     }
@@ -193,9 +193,10 @@ private:
 }  // namespace
 
 template <class T>
-LaneTiles<T>::LaneTiles(const LaneKernels<T>& kernels) {
+LaneTiles<T>::LaneTiles(const LaneKernels<T>& kernels, Dtype memory, LaneHalves halves) {
     for (int i = 0; i < kernels.count; ++i) {
-        const LaneKernel<T>& kernel = kernels.rows[i];
+        const LaneKernel<T>& kernel =
+            halves == LaneHalves::none ? kernels.own.of[0][i] : kernels.of(memory).of[static_cast<int>(halves)][i];
         table_[kernel.rows][kernel.taps][kernel.columns] = kernel.run;
     }
 }

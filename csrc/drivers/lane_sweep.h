@@ -15,18 +15,20 @@ struct Span {
     bool operator==(const Span& other) const { return lo == other.lo && hi == other.hi; }
 };
 
-// The element of an operand at the coordinates x of its spatial axes: data[origin + sum of x_i * step_i + lane].
-template <class T>
+// The element of an operand at the coordinates x of its spatial axes lies (origin + sum of x_i * step_i + lane) elements of `item`
+// bytes after `data`. Byte: char, or const char of what is only read.
+template <class Byte>
 struct LaneSide {
-    T* data;
-    int64_t origin, step[kMaxDims];
+    Byte* data;
+    int64_t item, origin, step[kMaxDims];
+    Byte* at(int64_t index) const { return data + index * item; }
 };
 
 // The kernels of one ISA by shape.
 template <class T>
 class LaneTiles {
 public:
-    explicit LaneTiles(const LaneKernels<T>& kernels);
+    LaneTiles(const LaneKernels<T>& kernels, Dtype memory, LaneHalves halves);
     struct Tile {
         int columns;
         LaneFunction<T> run;
@@ -49,12 +51,13 @@ struct LaneSweep {
     const Problem* problem;
     const LaneTiles<T>* tiles;
     int64_t lanes, channels, lhs_channel, rhs_channel;
-    LaneSide<const T> lhs, rhs;
-    LaneSide<T> out;
+    LaneSide<const char> lhs, rhs;
+    LaneSide<char> out;
     Span outputs[kMaxDims], taps[kMaxDims];
     bool accumulate;
     int64_t most_columns;  // of a tile
     bool few_outputs;      // many taps meet an output: tiles may hold outputs of different taps, whose differences are added alone
+    bool once;             // every output is made by one tile, so that it is rounded once
     int64_t* lists;        // room for list_elements()
 
     int64_t list_elements() const;

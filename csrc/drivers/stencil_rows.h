@@ -55,7 +55,7 @@ public:
     // Every channel, where they lie side by side: rows `pitch` apart. A vector more than the row may be written.
     void copy_channels(const SubRow& row, const T* from, T* to, int64_t channels, int64_t pitch) const {
         for (int64_t t = row.begin; t < row.end; t += lanes_.lanes)
-            lanes_.gather({std::min<int64_t>(lanes_.lanes, row.end - t), row.step, channels, 1, pitch}, from + t * row.step, to + t);
+            lanes_.own.gather({std::min<int64_t>(lanes_.lanes, row.end - t), row.step, channels, 1, pitch}, from + t * row.step, to + t);
         for (int64_t c = 0; c < channels; ++c, to += pitch) {
             clear(to, 0, row.begin);
             clear(to, row.end, row.length);

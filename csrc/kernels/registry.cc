@@ -57,7 +57,7 @@ bool run_lane(const Row& row, int64_t runs, const int64_t* sizes, const T* a, co
     }
     const LaneKernels<T>& kernels = lane_kernels<T>(row.isa);
     for (int i = 0; i < kernels.count; ++i) {
-        const LaneKernel<T>& kernel = kernels.rows[i];
+        const LaneKernel<T>& kernel = kernels.own.of[0][i];
         if (kernel.rows != row.rows || kernel.columns != row.columns || kernel.taps != row.taps) continue;
         const LaneArguments<T> arguments{lanes, outer, inner, lhs.data(), rhs.data(),   lanes, lanes, row_lhs, lanes, row.columns * lanes,
                                          lanes, a,     b,     c,          sizes[3] != 0};

@@ -7,6 +7,7 @@ namespace fastconv::convert_avx512 {
 namespace {
 // clang-format off: the order matters
 #include "kernels/element.inl.h"
+#include "kernels/halves.inl.h"
 #include "kernels/convert.inl.h"
 // clang-format on
 }  // namespace

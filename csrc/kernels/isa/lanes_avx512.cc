@@ -12,6 +12,9 @@ namespace {
 #include "kernels/indices.inl.h"
 #include "kernels/keep.inl.h"
 #include "kernels/transpose.inl.h"
+#include "kernels/element.inl.h"
+#include "kernels/halves.inl.h"
+#include "kernels/half_vectors.inl.h"
 #include "kernels/lanes.inl.h"
 #include "kernels/lanes_table.inl.h"
 // clang-format on
