@@ -1,6 +1,7 @@
 // bfloat16 and int8 by the CPU's dot products of narrow types: a convolution as sums of products of runs (dots_layout.h), tile by tile.
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/scratch.h"
@@ -56,6 +57,12 @@ public:
         if (floats_ && operands_.unsafe()) return "dots: values that need another algorithm";
         bias_ = memory + operands;
         if (bias > 0) widen_bias(bias_);
+        if (bare_.size() > 1) {  // phases lie between each other: everything at once, along memory
+            Problem all = p_;
+            all.axes[0].kernel = 0;
+            if (const char* why = run_general(all, b_, executor)) return why;
+            bare_.clear();
+        }
         std::atomic<bool> exhausted{false};
         for_chunks(executor, plan_.tasks, [&](int64_t task) {
             if (!run_task(task)) exhausted.store(true);
@@ -255,6 +262,9 @@ private:
                 std::memcpy(held + (r * part.classes + segment.fast) * kPitch, from + r * kPitch, kPitch * sizeof(T));
             if (segment.fast + 1 == part.fast)
                 dot_copies().transpose(out + way.first, step, held, kPitch, 1, segment.rows * part.classes, count, sizeof(T));
+        } else if (std::abs(row) < std::abs(step)) {  // neighbours share lines of the cache, of which features far apart evict each other
+            for (int64_t j = 0; j < count; ++j)
+                for (int64_t r = 0; r < segment.rows; ++r) out[segment.out + r * row + j * step] = from[r * kPitch + j];
         } else {
             for (int64_t r = 0; r < segment.rows; ++r)
                 for (int64_t j = 0; j < count; ++j) out[segment.out + r * row + j * step] = from[r * kPitch + j];
