@@ -69,9 +69,7 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     product = min(tile_cycles(lattice.rows, lattice.columns, lanes), tile_cycles(lattice.columns, lattice.rows, lanes)) * depth
     # Panels hold the taps that fall on padding too.
     whole = problem.channels * prod(ceil(a.kernel / costs.phases(a)) for a in problem.axes)
-    # Weights through transpositions where their channels lie side by side.
-    rhs = PACK_TRANSPOSED if problem.rhs.outer[2] == 1 and problem.channels >= lanes else PACK_GATHERED
-    packing = _lhs_packing(problem, lattice.rows, whole, lanes) + rhs * lattice.columns * whole
+    packing = _lhs_packing(problem, lattice.rows, whole, lanes) + PACK_GATHERED * lattice.columns * whole
     adjoin = 1 in (problem.out.outer[2], *problem.out.spatial) and all(costs.phases(a) == 1 for a in problem.axes)
     if problem.lhs.outer[1] == 1 and problem.batch > 1:  # vectors run over the images
         adjoin = problem.out.outer[1] == 1
