@@ -52,7 +52,7 @@ demo: $(INSTALLED)  ## install into .venv and run the main job: the seed benchma
 test: $(INSTALLED)  ## install into .venv and run the tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-check-full: $(INSTALLED)  ## soak between fences, sanitizers, NEON under qemu: an hour or so
+check-full: $(INSTALLED)  ## soak between fences, sanitizers, NEON under qemu: half an hour
 	@tools/check_full.sh
 
 wheel: $(WHEEL)  ## build the wheel, in build/wheel

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Everything that continuous integration samples, in full: soak between fences, sanitizers, NEON under emulation.
-# PROBLEMS: how many each driver runs at each instruction-set level (default 5000); EMULATED: minutes under qemu (default 5).
+# PROBLEMS: how many each driver runs at each instruction-set level (default 5000).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 problems=${PROBLEMS:-5000}
-emulated=${EMULATED:-5}
 python=.venv/bin/python
 
 step() { printf '\n== %s\n' "$*"; }
@@ -21,14 +20,18 @@ need setarch util-linux
 $python -c 'import cmake, ninja' 2>/dev/null || $python -m pip install --quiet --disable-pip-version-check cmake ninja
 
 # A soak is one process that uses two threads now and then: two, with half the problems each, fill two cores.
+soak() {
+    .venv/bin/fastconv soak --minutes 0 --problems $(((problems + 1) / 2)) "$@" --seed 1000001 >build/soak.log 2>&1 &
+    half=$!
+    trap 'kill $half 2>/dev/null || true' EXIT
+    .venv/bin/fastconv soak --minutes 0 --problems $(((problems + 1) / 2)) "$@" --seed 1
+    wait $half || { cat build/soak.log; exit 1; }
+    cat build/soak.log
+    trap - EXIT
+}
+
 step "soak between fences: $problems problems for each driver and level, in two halves"
-.venv/bin/fastconv soak --fences --minutes 0 --problems $(((problems + 1) / 2)) --seed 1000001 >build/soak.log 2>&1 &
-half=$!
-trap 'kill $half 2>/dev/null || true' EXIT
-.venv/bin/fastconv soak --fences --minutes 0 --problems $(((problems + 1) / 2)) --seed 1
-wait $half || { cat build/soak.log; exit 1; }
-cat build/soak.log
-trap - EXIT
+soak --fences
 
 step "address and undefined-behaviour sanitizers"
 tools/sanitized.sh asan tests/kernels
@@ -44,6 +47,6 @@ cmake --build --preset neon >>build/neon.log
 export QEMU_LD_PREFIX=/usr/aarch64-linux-gnu
 runner="qemu-aarch64-static build/neon/runner"
 FASTCONV_TEST_RUNNER=$runner $python -m pytest -q tests/kernels/test_kernels.py
-.venv/bin/fastconv soak --minutes "$emulated" --isa neon --runner "$runner" --seed 1
+soak --isa neon --runner "$runner"
 
 printf '\ncheck-full: soak, fences, sanitizers and NEON are clean\n'
