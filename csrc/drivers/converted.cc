@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kSlabBytes = 512 << 10;       // of a slab's copies: they stay in the second cache between their three uses
 constexpr int64_t kLargeSlabBytes = 256 << 10;  // where the kernel is an image, and its slabs start little
 constexpr int64_t kSlabRhsBytes = 256 << 10;    // of a rhs that every slab's driver may lay out anew
-constexpr double kProductsPerElement = 64;      // above it copying is a few percent, and slabs would cost more than they save
+constexpr double kProductsPerElement = 32;      // above it slabs would cost more than they save
 constexpr double kSlabColumns = 256;            // features times phases that a slab's driver lists for less than a slab saves
 constexpr int64_t kSlabLanes = 64;              // slabs of long axes are multiples of it
 constexpr int64_t kSlabGroups = 16;             // slabs of groups are multiples of it: a driver's vectors may run over them

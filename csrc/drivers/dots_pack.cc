@@ -13,6 +13,7 @@ namespace {
 constexpr uint32_t kInfinity = 0x7f80, kOne = 0x3f80;  // bfloat16 as bits
 constexpr int64_t kImagesTogether = 16;
 constexpr int64_t kChunkElements = 8192;  // of lhs that one chunk copies, about
+constexpr int64_t kMostPeriod = 4096;     // of positions that are read
 
 int64_t whole(int64_t bytes) { return ceil_div(bytes, 64) * 64; }
 
@@ -37,6 +38,7 @@ int64_t DotOperands::bytes(const DotPlan& plan) const {
 
 bool DotOperands::pack(const DotPlan& plan, char* memory, Executor& executor) {
     plan_ = &plan;
+    find_read();
     const DotCopy& c = plan.copy;
     const int64_t lhs_bytes = whole((c.elements + c.slack) * size_ + kDotBytes);
     lhs_ = memory;
@@ -126,6 +128,21 @@ void DotOperands::copy_box(Step a, Step b, Step c, const char* from, char* to, i
     }
 }
 
+// A kernel of one tap with a stride leaves positions out, and so do taps further apart than there are outputs: the weight gradients
+// of layers whose stride exceeds their kernel.
+void DotOperands::find_read() {
+    bool dilated = false;
+    for (int i = 0; i < p_.dims; ++i) dilated = dilated || p_.axes[i].lhs_dilation > 1;
+    for (int i = 0; i < p_.dims; ++i) {
+        const Axis& a = p_.axes[i];
+        const int64_t period = a.kernel == 1 ? a.stride : a.rhs_dilation, outputs = a.kernel == 1 ? 1 : a.out;
+        read_[i].assign(1, 1);
+        if (dilated || period <= outputs || period > kMostPeriod) continue;
+        read_[i].assign(static_cast<size_t>(period), 0);
+        for (int64_t o = 0; o < outputs; ++o) read_[i][static_cast<size_t>(o * a.stride % period)] = 1;
+    }
+}
+
 // One position of all axes but the lane, for some images: every sub-row and channel.
 void DotOperands::copy_line(int64_t group, int64_t image, int64_t images, int64_t line) {
     const DotCopy& c = plan_->copy;
@@ -136,13 +153,14 @@ void DotOperands::copy_line(int64_t group, int64_t image, int64_t images, int64_
     for (int i = p_.dims - 1; i >= 0; --i) {
         if (i == c.lane) continue;
         const int64_t at = c.first[i] + rest % c.length[i];
+        inside = inside && at >= 0 && at < p_.axes[i].size && read(i, rest % c.length[i]);
         rest /= c.length[i];
-        inside = inside && at >= 0 && at < p_.axes[i].size;
         source += at * p_.lhs.spatial[i];
     }
     for (int64_t r = 0; r < c.dilation; ++r) {
         const int64_t base = c.first[c.lane] + r;
-        const int64_t begin = inside ? std::min(c.places, std::max<int64_t>(0, ceil_div(-base, c.dilation))) : c.places;
+        const bool met = inside && read(c.lane, r);
+        const int64_t begin = met ? std::min(c.places, std::max<int64_t>(0, ceil_div(-base, c.dilation))) : c.places;
         const int64_t end = std::max(begin, std::min(c.places, ceil_div(p_.axes[c.lane].size - base, c.dilation)));
         char* row = to + r * c.sub_row * size_;
         const int64_t channels = c.channels_inside ? 1 : p_.channels;
@@ -160,7 +178,7 @@ void DotOperands::copy_line(int64_t group, int64_t image, int64_t images, int64_
     }
     for (int64_t n = 0; n < images; ++n) {
         char* from = to + n * c.image * size_;
-        if (floats_) lhs_survey_.look(from, c.line);
+        if (floats_ && inside) lhs_survey_.look(from, c.line);
         if (kernels_.a_flip != 0)
             for (int64_t i = 0; i < c.line; ++i) from[i] = static_cast<char>(from[i] ^ kernels_.a_flip);
     }

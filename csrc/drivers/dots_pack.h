@@ -51,6 +51,8 @@ private:
     template <class T>
     static void copy_alone(const Step (&steps)[3], const T* from, T* to);
     static void copy_box(Step a, Step b, Step c, const char* from, char* to, int size);
+    void find_read();
+    bool read(int axis, int64_t position) const { return read_[axis][static_cast<size_t>(position) % read_[axis].size()] != 0; }
     void copy_line(int64_t group, int64_t image, int64_t images, int64_t line);
     void lay_out_rhs();
     bool pack_rhs(int64_t group, int64_t block);
@@ -66,8 +68,9 @@ private:
     const int size_;
     const bool floats_;
     const DotPlan* plan_ = nullptr;
-    Operand rhs_;             // steps in rows of 16 features
-    std::vector<Step> walk_;  // of the rows, from the inner loop outwards
+    std::vector<char> read_[kMaxDims];  // whether a tap of an output meets a position of the copy; repeated along the axis
+    Operand rhs_;                       // steps in rows of 16 features
+    std::vector<Step> walk_;            // of the rows, from the inner loop outwards
     int64_t rows_ = 0, source_ = 0;
     char* lhs_ = nullptr;
     char* panels_ = nullptr;

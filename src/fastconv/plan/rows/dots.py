@@ -8,7 +8,7 @@ from fastconv import rewrite
 from fastconv.plan import costs
 from fastconv.plan.machine import Machine
 from fastconv.plan.row import Algorithm, exchanging
-from fastconv.problem import ConvProblem
+from fastconv.problem import Axis, ConvProblem
 
 #: Phases of a dilated input; the library itself runs more on copies.
 MOST_PHASES = 64
@@ -24,10 +24,13 @@ STEP = 64  # bytes of the sum that one product takes
 TILE = {"tiles": 1.2, "vector": 17.0}  # one row, block and step
 TILE_LEAST = 12.0  # one segment, block and step, however few rows
 SEGMENT = 150.0  # starting one segment and block, and its way out
-STORE = 0.3  # an output, features or positions side by side ...
+STORE = 0.3  # an output, features side by side ...
+STORE_TURNED = 0.9  # ... or positions ...
 STORE_ALONE = 3.0  # ... and apart, as those of a phase are
 COPY = 0.25  # an element of lhs, neighbours side by side or transposed
 COPY_ALONE = 1.5
+LINE = 100.0  # starting a line of lhs, or a sub-row of one
+TOGETHER = 16  # images that share one, where they lie side by side
 PACK = 1.0  # an element of rhs ...
 PACK_IMAGE = 4.0  # ... that is an image (of a weight gradient): its rows are far apart
 START = 4.0e-6  # seconds to lay the work out
@@ -60,8 +63,19 @@ def refuse(problem: ConvProblem, machine: Machine) -> str | None:
 
 def _padded(problem: ConvProblem) -> int:
     """Elements of the copy of lhs."""
-    reaches = (((a.out - 1) * a.stride + (a.kernel - 1) * a.rhs_dilation) // a.lhs_dilation + 1 + a.rhs_dilation for a in problem.axes)
-    return problem.groups * problem.batch * problem.channels * prod(reaches)
+    return problem.groups * problem.batch * problem.channels * prod(map(_reach, problem.axes))
+
+
+def _reach(a: Axis) -> int:
+    return ((a.out - 1) * a.stride + (a.kernel - 1) * a.rhs_dilation) // a.lhs_dilation + 1 + a.rhs_dilation
+
+
+def _lines(problem: ConvProblem) -> int:
+    """Lines of lhs that are copied, one for each position of all axes but the innermost, or sub-rows of one where its taps are dilated."""
+    axes = [a for _, a in sorted(zip(problem.lhs.spatial, problem.axes, strict=True), key=lambda pair: -abs(pair[0]))]
+    sub_rows = axes[-1].rhs_dilation if axes and axes[-1].kernel > 1 else 1
+    lots = ceil(problem.batch / TOGETHER) if problem.lhs.outer[1] == 1 else problem.batch
+    return problem.groups * lots * prod(map(_reach, axes[:-1])) * sub_rows
 
 
 def seconds(problem: ConvProblem, machine: Machine) -> float:
@@ -69,6 +83,7 @@ def seconds(problem: ConvProblem, machine: Machine) -> float:
     cycles = sum(_products(part, machine) for part in parts)
     steps = [abs(s) for s in (problem.lhs.outer[1] if problem.batch > 1 else 0, problem.lhs.outer[2], *problem.lhs.spatial)]
     cycles += _padded(problem) * (COPY if 1 in steps else COPY_ALONE)
+    cycles += _lines(problem) * LINE
     blocks = ceil(problem.features / COLUMNS)
     taps = prod(a.kernel for a in problem.axes)
     pack = PACK_IMAGE if taps > prod(a.out for a in problem.axes) else PACK
@@ -88,7 +103,7 @@ def _products(problem: ConvProblem, machine: Machine) -> float:
     rows = max(ceil(count / ceil(count / most)) for count in counts if count)
     outputs = problem.groups * problem.batch * prod(a.out for a in problem.axes)
     segments = outputs / rows * ceil(problem.features / COLUMNS)
-    store = STORE if 1 in (problem.out.outer[2], *problem.out.spatial) else STORE_ALONE
+    store = STORE if problem.out.outer[2] == 1 else STORE_TURNED if 1 in problem.out.spatial else STORE_ALONE
     return segments * (min(steps) * max(TILE_LEAST, TILE[machine.dot_unit] * rows) + SEGMENT) + store * outputs * problem.features
 
 
