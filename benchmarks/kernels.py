@@ -48,9 +48,10 @@ def operands(kernel: _core.Kernel) -> tuple[tuple[int, ...], list[np.ndarray], f
         arrays = [np.ones(shifts * taps, dtype), np.ones((kernel.rows + taps) * step, dtype), np.zeros(kernel.rows * width, dtype)]
         return (shifts, step, width, 0), arrays, 2.0 * shifts * taps * kernel.rows * width
     if kernel.family == "outer":
-        rows, pixels = 3, 56
-        arrays = [np.ones(rows * pixels * n, dtype) for n in (kernel.rows, width)] + [np.zeros(kernel.rows * width, dtype)]
-        return (rows, pixels, 0), arrays, 2.0 * rows * pixels * kernel.rows * width
+        rows, pixels, taps = 3, 56, 3 if kernel.rows > 8 else 1  # many rows are neighbouring taps
+        image = np.ones(kernel.rows // taps * rows * (pixels + taps - 1), dtype)
+        arrays = [image, np.ones(rows * pixels * width, dtype), np.zeros(kernel.rows * width, dtype)]
+        return (rows, pixels, 0, taps), arrays, 2.0 * rows * pixels * kernel.rows * width
     if kernel.family == "block":
         segments, steps = 9, max(2, 4096 // 9 // (width + kernel.rows))
         depth = segments * steps

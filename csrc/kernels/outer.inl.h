@@ -1,18 +1,6 @@
 // Body of the outer-product kernels (kernels/outer.h) and their table for one ISA; included by kernels/isa/outer_<isa>.cc inside
 // its namespace, after only_here.inl.h.
 
-// Keeps a loaded vector in its register: with few rows the compiler would load it anew for each, and loads are what is scarce.
-template <class V>
-static inline void keep(V& value) {
-#if defined(__AVX512F__)
-    asm("" : "+v"(value));
-#elif defined(__x86_64__)
-    asm("" : "+x"(value));
-#elif defined(__aarch64__)
-    asm("" : "+w"(value));
-#endif
-}
-
 template <class T, int Rows, int Vectors>
 static void outer(const OuterArguments<T>& o) {
     constexpr int L = kLanes<T>;
@@ -28,7 +16,7 @@ static void outer(const OuterArguments<T>& o) {
 #pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) {
                 operand[v] = load(b + v * L);
-                keep(operand[v]);
+                keep_in_register(operand[v]);  // with few rows it would be loaded for each, and loads are what is scarce
             }
 #pragma GCC unroll 8
             for (int m = 0; m < Rows; ++m) {
@@ -83,12 +71,58 @@ static void threes(const OuterArguments<T>& o) {
     for (int m = 0; m < Rows; ++m) store(o.sum + m * L, o.accumulate ? sum[m] + load<T>(o.sum + m * L) : sum[m]);
 }
 
+// One place of a under the three pixels of b that it meets; First and Last: of its taps, fewer at both ends of a row of pixels.
+template <class T, int Threes, int First, int Last>
+static inline void meet(Vec<T> (&sum)[3 * Threes], const T* const (&row)[Threes], int64_t at, const Vec<T> (&pixel)[3]) {
+#pragma GCC unroll 9
+    for (int i = 0; i < Threes; ++i) {
+        Vec<T> scale = splat(row[i][at]);
+        keep_in_register(scale);
+#pragma GCC unroll 3
+        for (int tap = First; tap <= Last; ++tap) sum[3 * i + tap] = fma(scale, pixel[tap], sum[3 * i + tap]);
+    }
+}
+
+// The same sums in the same order where three rows are neighbouring taps of the pixels: what one of them reads now the one before it
+// reads a pixel later. So an element is read once, and the last three pixels stay in registers: 9 loads instead of 27.
+template <class T, int Rows, bool Far>
+static void sliding(const OuterArguments<T>& o) {
+    constexpr int L = kLanes<T>, Threes = Rows / 3;
+    Vec<T> sum[Rows] = {};
+    const int64_t a_pixel = o.a_pixel, b_pixel = o.b_pixel;
+    for (int64_t y = 0; y < o.rows; ++y) {
+        const T* row[Threes];
+        for (int i = 0; i < Threes; ++i) row[i] = o.a[3 * i] + y * o.a_row;
+        const T* b = o.b + y * o.b_row;
+        Vec<T> pixel[3] = {load(b), {}, {}};  // the latest first
+        int64_t at = 0;
+        meet<T, Threes, 0, 0>(sum, row, at, pixel);
+        pixel[1] = pixel[0];
+        pixel[0] = load(b += b_pixel);
+        meet<T, Threes, 0, 1>(sum, row, at += a_pixel, pixel);
+        for (int64_t x = o.pixels - 2; x > 0; --x) {
+            pixel[2] = pixel[1];
+            pixel[1] = pixel[0];
+            pixel[0] = load(b += b_pixel);
+            if constexpr (Far) __builtin_prefetch(b + kPixelsAhead * b_pixel);
+            meet<T, Threes, 0, 2>(sum, row, at += a_pixel, pixel);
+        }
+        pixel[2] = pixel[1];
+        pixel[1] = pixel[0];
+        meet<T, Threes, 1, 2>(sum, row, at += a_pixel, pixel);
+        pixel[2] = pixel[1];
+        meet<T, Threes, 2, 2>(sum, row, at += a_pixel, pixel);
+    }
+#pragma GCC unroll 27
+    for (int m = 0; m < Rows; ++m) store(o.sum + m * L, o.accumulate ? sum[m] + load<T>(o.sum + m * L) : sum[m]);
+}
+
 template <class T, int Rows>
 static void outer_by_threes(const OuterArguments<T>& o) {
-    if (o.far)
-        threes<T, Rows, true>(o);
+    if (o.a_step == o.a_pixel && o.pixels > 1)
+        o.far ? sliding<T, Rows, true>(o) : sliding<T, Rows, false>(o);
     else
-        threes<T, Rows, false>(o);
+        o.far ? threes<T, Rows, true>(o) : threes<T, Rows, false>(o);
 }
 
 template <class T, int Rows, int Vectors>

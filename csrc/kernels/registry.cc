@@ -210,14 +210,15 @@ const char* run_as(const Row& row, int64_t runs, const int64_t* sizes, const T* 
                 return nullptr;
             }
     }
-    if (family == "outer") {  // sizes: rows, pixels, accumulate; a[row][y][x], b[y][x][lane]
+    if (family == "outer") {  // sizes: rows, pixels, accumulate, taps; a[row / taps][y][x + row % taps], b[y][x][lane]
         const OuterKernels<T>& outer = outer_kernels<T>(row.isa);
+        const int64_t taps = sizes[3], pitch = sizes[1] + taps - 1, plane = sizes[0] * pitch;
         std::vector<const T*> places;
-        for (int i = 0; i < row.rows; ++i) places.push_back(a + i * sizes[0] * sizes[1]);
+        for (int i = 0; i < row.rows; ++i) places.push_back(a + i / taps * plane + i % taps);
         const int64_t width = int64_t{row.columns} * outer.lanes;
         for (int i = 0; i < outer.count; ++i)
             if (outer.tiles[i].rows == row.rows && outer.tiles[i].vectors == row.columns) {
-                const OuterArguments<T> arguments{sizes[0], sizes[1], places.data(), sizes[1], 1, sizes[0] * sizes[1], b, sizes[1] * width,
+                const OuterArguments<T> arguments{sizes[0], sizes[1], places.data(), pitch, 1, taps > 1 ? 1 : plane, b, sizes[1] * width,
                                                   width,    c,        sizes[2] != 0, false};
                 for (int64_t turn = 0; turn < runs; ++turn) outer.tiles[i].run(arguments);
                 return nullptr;

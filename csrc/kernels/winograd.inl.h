@@ -9,7 +9,10 @@ static void product(int64_t depth, const T* a, int64_t block, const T* b, T* c, 
         for (int64_t k = 0; k < steps; ++k) {
             Vec<T> operand[Vectors];
 #pragma GCC unroll 2
-            for (int v = 0; v < Vectors; ++v) operand[v] = load(b + v * L);
+            for (int v = 0; v < Vectors; ++v) {
+                operand[v] = load(b + v * L);
+                if constexpr (Rows > 1) keep_in_register(operand[v]);
+            }
 #pragma GCC unroll 16
             for (int m = 0; m < Rows; ++m) {
                 const Vec<T> scale = splat(a[m * L + k]);

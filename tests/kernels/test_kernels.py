@@ -130,13 +130,16 @@ def test_dot(index: int, kernel: _core.Kernel) -> None:
 def test_outer(index: int, kernel: _core.Kernel) -> None:
     dtype, width = dtype_of(kernel), kernel.cols * lanes_of(kernel)
     rng = np.random.default_rng(index)
-    for rows, pixels in ((0, 3), (1, 1), (3, 7), (2, 0)):
-        a, b = integers(rng, (kernel.rows, rows * pixels), dtype), integers(rng, (rows * pixels, width), dtype)
-        for accumulate in (False, True):
-            c = Guarded(kernel.rows * width, dtype, 5 if accumulate else np.nan)
-            run(index, (rows, pixels, accumulate), a, b, c.result)
-            c.check()
-            np.testing.assert_array_equal(c.result.reshape(kernel.rows, width), a @ b + 5 * accumulate)
+    for taps in (1, 3) if kernel.rows % 3 == 0 else (1,):
+        for rows, pixels in ((0, 3), (1, 1), (2, 2), (3, 7), (2, 0)):
+            image = integers(rng, (kernel.rows // taps, rows, pixels + taps - 1), dtype)
+            b = integers(rng, (rows * pixels, width), dtype)
+            a = np.stack([image[..., tap : tap + pixels] for tap in range(taps)], axis=1).reshape(kernel.rows, rows * pixels)
+            for accumulate in (False, True):
+                c = Guarded(kernel.rows * width, dtype, 5 if accumulate else np.nan)
+                run(index, (rows, pixels, accumulate, taps), image, b, c.result)
+                c.check()
+                np.testing.assert_array_equal(c.result.reshape(kernel.rows, width), a @ b + 5 * accumulate)
 
 
 @pytest.mark.parametrize(("index", "kernel"), rows_of("block"))

@@ -7,6 +7,7 @@ namespace {
 #define FASTCONV_IF_scalar FASTCONV_HERE
 #include "kernels/only_here.inl.h"
 #include "kernels/vector.inl.h"
+#include "kernels/keep.inl.h"
 #include "kernels/outer.inl.h"
 // clang-format on
 }  // namespace

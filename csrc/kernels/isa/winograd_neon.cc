@@ -7,6 +7,7 @@ namespace {
 #define FASTCONV_IF_neon FASTCONV_HERE
 #include "kernels/only_here.inl.h"
 #include "kernels/vector.inl.h"
+#include "kernels/keep.inl.h"
 #include "kernels/indices.inl.h"
 #include "kernels/transpose.inl.h"
 #include "kernels/winograd.inl.h"
