@@ -22,7 +22,8 @@ namespace {
 constexpr int64_t kMaxPhases = 64;
 constexpr int64_t kRhsRows = int64_t{1} << 20;  // of 16 features that one task packs at a time, at most
 constexpr int64_t kPitch = 2 * kDotColumns;     // of a row of sums
-constexpr int64_t kPairBytes = 2 * kDotRows * kPitch * 4;
+constexpr int64_t kSegmentBytes = kDotRows * kPitch * 4;
+constexpr int64_t kStreamedPanels = 24;  // of a block, and more than the first cache keeps beside the rest
 
 class Dots {
 public:
@@ -143,7 +144,7 @@ private:
         const int64_t last = std::min(part.lines * part.segments * part.fast, first + part.segments_each);
         const int64_t block_end = std::min(plan_.blocks, (column_task + 1) * part.blocks_each);
         const int64_t passes = part.passes();
-        const int64_t sums_bytes = (passes > 1 ? ceil_div(last - first, 2) : 1) * kPairBytes;
+        const int64_t sums_bytes = (passes > 1 ? last - first : kDotSegments) * kSegmentBytes;
         char* sums = static_cast<char*>(
             scratch(ScratchSlot::local, static_cast<size_t>(sums_bytes + (last - first) * static_cast<int64_t>(sizeof(Segment)))));
         if (sums == nullptr) return false;
@@ -163,14 +164,15 @@ private:
                 tile.taps = std::min(part.offsets_each, static_cast<int64_t>(part.offsets.size()) - offset);
                 tile.accumulate = pass > 0;
                 for (int b = 0; b < blocks; ++b) tile.b[b] = operands_.panels(part, group, block + b) + offset * part.steps * kDotPanel;
-                for (int64_t s = first; s < last; s += 2) {
-                    const int segments = static_cast<int>(std::min<int64_t>(2, last - s));
-                    const Segment* pair = found + (s - first);
-                    for (int i = 0; i < segments; ++i) tile.a[i] = pair[i].from;
-                    tile.c = passes > 1 ? sums + (s - first) / 2 * kPairBytes : sums;
+                const int64_t most = blocks == 1 && tile.taps * tile.steps >= kStreamedPanels ? kernels_.most_segments : 2;
+                for (int64_t s = first; s < last; s += most) {
+                    const int segments = static_cast<int>(std::min(most, last - s));
+                    const Segment* some = found + (s - first);
+                    for (int i = 0; i < segments; ++i) tile.a[i] = some[i].from;
+                    tile.c = passes > 1 ? sums + (s - first) * kSegmentBytes : sums;
                     kernels_.run(tile, segments, blocks, static_cast<int>(part.rows));
                     if (pass + 1 < passes) continue;
-                    for (int i = 0; i < segments; ++i) finish(way, pair[i], static_cast<char*>(tile.c) + i * kDotRows * kPitch * 4);
+                    for (int i = 0; i < segments; ++i) finish(way, some[i], static_cast<char*>(tile.c) + i * kSegmentBytes);
                 }
             }
         }

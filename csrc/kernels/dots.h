@@ -13,24 +13,26 @@ enum class DotType { bf16, s8, u8 };
 constexpr int kDotBytes = 64;    // of one row's step along the depth: 32 bfloat16 or 64 int8
 constexpr int kDotColumns = 16;  // of a block
 constexpr int kDotRows = 16;     // most rows of a segment
+constexpr int kDotSegments = 4;  // of a tile
 constexpr int kDotPanel = 16 * kDotBytes;
 
-// Two segments of rows times two blocks of columns; the second of each may be missing.
+// Two segments of rows times two blocks of columns, the second of each may be missing; or up to DotKernels::most_segments times one.
 //   c[segment][row][block][column] (+)= sum over taps t, steps u, i < 64 bytes of
 //       row `row` of the segment at a[segment] + row * a_step + offset[t] + 64 u, times column `column` of b[block], panel t * steps + u
 // A panel holds 16 rows of 64 bytes: in each, for every column, the 4 bytes that meet bytes 4 r to 4 r + 3 of a's step.
 struct DotTile {
-    const char* a[2];
+    const char* a[kDotSegments];
     int64_t a_step;
     const int64_t* offset;
     int64_t taps, steps;
     const char* b[2];
-    void* c;  // 4-byte sums; [2][kDotRows][2][kDotColumns]
+    void* c;  // 4-byte sums; [segments][kDotRows][2][kDotColumns]
     bool accumulate;
 };
 
 struct DotKernels {
     int most_rows;            // of a segment
+    int most_segments;        // that meet a single block at once
     int64_t a_flip;           // what every byte of a must be changed by (exclusive or): the unit knows unsigned times signed only
     void (*begin)(int rows);  // on each thread, before tiles of `rows` rows
     void (*end)();

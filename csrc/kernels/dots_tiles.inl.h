@@ -1,4 +1,5 @@
-// Dot products by AMX's tiles: 0 to 3 hold the sums, 4 and 5 the segments' rows, 6 and 7 the blocks' columns.
+// Dot products by AMX's tiles: 0 to 3 hold the sums, 4 and 5 the segments' rows, 6 and 7 the blocks' columns. A single block meets
+// four segments, so that each of its columns, which come from the second cache, serves as many products as with two blocks.
 
 #define FASTCONV_TILES __attribute__((target("amx-tile,amx-bf16,amx-int8")))
 
@@ -66,7 +67,52 @@ FASTCONV_TILES static void tiles_end() { _tile_release(); }
         if constexpr (Segments > 1) _tile_stored(2, c + kDotRows * kStep, kStep); \
         if constexpr (Segments > 1 && Blocks > 1) _tile_stored(3, c + kDotRows * kStep + kDotBytes, kStep); \
     } \
+    FASTCONV_TILES static void name##_four(const DotTile& t) { \
+        constexpr int64_t kStep = 2 * kDotBytes, kNext = kDotRows * kStep; \
+        char* c = static_cast<char*>(t.c); \
+        if (t.accumulate) { \
+            _tile_loadd(0, c, kStep); \
+            _tile_loadd(1, c + kNext, kStep); \
+            _tile_loadd(2, c + 2 * kNext, kStep); \
+            _tile_loadd(3, c + 3 * kNext, kStep); \
+        } else { \
+            _tile_zero(0); \
+            _tile_zero(1); \
+            _tile_zero(2); \
+            _tile_zero(3); \
+        } \
+        const char* b = t.b[0]; \
+        for (int64_t tap = 0; tap < t.taps; ++tap) { \
+            const int64_t at = t.offset[tap]; \
+            for (int64_t u = 0; u < t.steps; ++u, b += kDotPanel) { \
+                _tile_loadd(6, b, kDotBytes); \
+                _tile_loadd(4, t.a[0] + at + u * kDotBytes, t.a_step); \
+                product(0, 4, 6); \
+                _tile_loadd(5, t.a[1] + at + u * kDotBytes, t.a_step); \
+                product(1, 5, 6); \
+                _tile_loadd(4, t.a[2] + at + u * kDotBytes, t.a_step); \
+                product(2, 4, 6); \
+                _tile_loadd(5, t.a[3] + at + u * kDotBytes, t.a_step); \
+                product(3, 5, 6); \
+            } \
+        } \
+        _tile_stored(0, c, kStep); \
+        _tile_stored(1, c + kNext, kStep); \
+        _tile_stored(2, c + 2 * kNext, kStep); \
+        _tile_stored(3, c + 3 * kNext, kStep); \
+    } \
     static void name##_any(const DotTile& t, int segments, int blocks, int) { \
+        if (segments == 4) { \
+            name##_four(t); \
+            return; \
+        } \
+        if (segments == 3) { \
+            DotTile last = t; \
+            last.a[0] = t.a[2]; \
+            last.c = static_cast<char*>(t.c) + 2 * kDotRows * 2 * kDotBytes; \
+            name<1, 1>(last); \
+            segments = 2; \
+        } \
         if (segments > 1) \
             blocks > 1 ? name<2, 2>(t) : name<2, 1>(t); \
         else \
@@ -80,7 +126,7 @@ FASTCONV_TILE_RUN(tiles_u8, _tile_dpbuud)
 #undef FASTCONV_TILES
 
 static const DotKernels kTileKernels[] = {
-    {16, 0, tiles_begin, tiles_end, tiles_bf16_any},
-    {16, 0, tiles_begin, tiles_end, tiles_s8_any},
-    {16, 0, tiles_begin, tiles_end, tiles_u8_any},
+    {16, 4, 0, tiles_begin, tiles_end, tiles_bf16_any},
+    {16, 4, 0, tiles_begin, tiles_end, tiles_s8_any},
+    {16, 4, 0, tiles_begin, tiles_end, tiles_u8_any},
 };

@@ -75,6 +75,6 @@ static void vector_begin(int) {}
 static void vector_end() {}
 
 static const DotKernels kVectorKernels[] = {
-    {kVectorRows, 0, vector_begin, vector_end, vector_run<BrainDots>},
-    {kVectorRows, 0x80, vector_begin, vector_end, vector_run<ByteDots>},
+    {kVectorRows, 2, 0, vector_begin, vector_end, vector_run<BrainDots>},
+    {kVectorRows, 2, 0x80, vector_begin, vector_end, vector_run<ByteDots>},
 };
