@@ -10,7 +10,7 @@ namespace fastconv {
 namespace {
 
 constexpr int64_t kBlockPixels = 192;      // a panel of 64 lanes then nearly fills the first cache
-constexpr int64_t kCopiedPixels = 1536;    // where a copy reaches over a block's edges: fewer edges
+constexpr int64_t kCopiedPixels = 1536;    // where a copy reaches over a block's rows: fewer of its edges
 constexpr int64_t kMaxSums = 1 << 18;      // elements of a task's sums: half of the second cache
 constexpr int64_t kMaxPanels = 1 << 18;    // elements of a task's packed lanes
 constexpr int64_t kMaxRegion = 1 << 18;    // elements of a copied region; a panel's positions times its lanes
@@ -96,12 +96,13 @@ int64_t even_cuts(int64_t cuts, int64_t extent, int64_t others) {
     return cuts;
 }
 
+// Blocks of about `wanted` pixels; their rows are short enough for the first cache.
 void cut_pixels(OuterPlan* plan, int64_t wanted) {
     const OuterForm& f = plan->form;
     const int64_t pixels = f.pixel().pixels, rows = f.row().pixels;
     plan->outer_blocks = 1;
     for (int i = 0; i + 2 < f.count; ++i) plan->outer_blocks *= f.axes[i].pixels;
-    plan->pixel_cuts = ceil_div(pixels, 2 * wanted);
+    plan->pixel_cuts = ceil_div(pixels, 2 * kBlockPixels);
     if (rows == 1) plan->pixel_cuts = even_cuts(plan->pixel_cuts, pixels, plan->outer_blocks);
     plan->pixel_step = ceil_div(pixels, plan->pixel_cuts);
     plan->row_cuts = ceil_div(rows, std::clamp<int64_t>(wanted / plan->pixel_step, 1, rows));
@@ -244,7 +245,7 @@ const char* plan_outer(const Problem& p, const OuterShapes& shapes, OuterPlan* p
                 way.mixed = mixed;
                 way.copied = mixed && !whole;
                 if (mixed && lanes_shifted) continue;
-                cut_pixels(&way, way.copied ? kCopiedPixels : kBlockPixels);
+                cut_pixels(&way, way.copied && way.form.row().taps > 1 ? kCopiedPixels : kBlockPixels);
                 if (way.copied && way.region() * way.form.shifted.channels > kMaxRegion) continue;
                 if (lanes_shifted && way.region() * lanes > kMaxRegion) continue;
                 way.rows = way.row_side().channels * (mixed ? way.form.taps() : 1);
