@@ -10,7 +10,7 @@ namespace fastconv {
 namespace {
 
 constexpr int64_t kBlockPixels = 192;      // a panel of 64 lanes then nearly fills the first cache
-constexpr int64_t kCopiedPixels = 1536;    // where a copy reaches over a block's rows: fewer of its edges
+constexpr int64_t kCopiedPixels = 768;     // most, where a copy reaches over a block's rows: fewer of its edges
 constexpr int64_t kMaxSums = 1 << 18;      // elements of a task's sums: half of the second cache
 constexpr int64_t kMaxPanels = 1 << 18;    // elements of a task's packed lanes
 constexpr int64_t kMaxRegion = 1 << 18;    // elements of a copied region; a panel's positions times its lanes
@@ -96,8 +96,8 @@ int64_t even_cuts(int64_t cuts, int64_t extent, int64_t others) {
     return cuts;
 }
 
-// Blocks of about `wanted` pixels; their rows are short enough for the first cache.
-void cut_pixels(OuterPlan* plan, int64_t wanted) {
+// Copies overlap by the reach of their taps: a half more than the block itself is little enough.
+void cut_pixels(OuterPlan* plan) {
     const OuterForm& f = plan->form;
     const int64_t pixels = f.pixel().pixels, rows = f.row().pixels;
     plan->outer_blocks = 1;
@@ -105,7 +105,11 @@ void cut_pixels(OuterPlan* plan, int64_t wanted) {
     plan->pixel_cuts = ceil_div(pixels, 2 * kBlockPixels);
     if (rows == 1) plan->pixel_cuts = even_cuts(plan->pixel_cuts, pixels, plan->outer_blocks);
     plan->pixel_step = ceil_div(pixels, plan->pixel_cuts);
-    plan->row_cuts = ceil_div(rows, std::clamp<int64_t>(wanted / plan->pixel_step, 1, rows));
+    int64_t wanted = kBlockPixels / plan->pixel_step;
+    if (plan->copied)
+        wanted =
+            std::max(wanted, std::min(kCopiedPixels / plan->pixel_step, 2 * ceil_div(OuterPlan::reach(f.row(), 1) - 1, f.row().dilation)));
+    plan->row_cuts = ceil_div(rows, std::clamp<int64_t>(wanted, 1, rows));
     if (rows > 1) plan->row_cuts = even_cuts(plan->row_cuts, rows, plan->outer_blocks * plan->pixel_cuts);
     plan->row_step = ceil_div(rows, plan->row_cuts);
 }
@@ -245,7 +249,7 @@ const char* plan_outer(const Problem& p, const OuterShapes& shapes, OuterPlan* p
                 way.mixed = mixed;
                 way.copied = mixed && !whole;
                 if (mixed && lanes_shifted) continue;
-                cut_pixels(&way, way.copied && way.form.row().taps > 1 ? kCopiedPixels : kBlockPixels);
+                cut_pixels(&way);
                 if (way.copied && way.region() * way.form.shifted.channels > kMaxRegion) continue;
                 if (lanes_shifted && way.region() * lanes > kMaxRegion) continue;
                 way.rows = way.row_side().channels * (mixed ? way.form.taps() : 1);
