@@ -28,6 +28,13 @@ def phases(axis: Axis) -> int:
     return min(max(axis.out, 1), axis.lhs_dilation // gcd(axis.stride, axis.lhs_dilation))
 
 
+def phases_of_one(problem: ConvProblem) -> bool:
+    """Whether phases of several features have one position an image each, and taps lie side by side in weights and outputs: a
+    product of images and phases."""
+    dilated = problem.features > 1 and any(phases(a) > 1 for a in problem.axes) and all(a.out <= phases(a) for a in problem.axes)
+    return dilated and 1 in map(abs, problem.rhs.spatial) and 1 in map(abs, problem.out.spatial)
+
+
 def most_phases(problem: ConvProblem) -> int:
     """Problems without lhs dilation that this one splits into, at most."""
     return prod(min(a.lhs_dilation, a.out) for a in problem.axes)

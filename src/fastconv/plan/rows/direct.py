@@ -21,6 +21,7 @@ MOST_COLUMNS = 1 << 17
 PACK_CONTIGUOUS = 0.3  # an element copied in vectors, and read from the second cache
 PACK_TRANSPOSED = 0.35  # an element through an in-register transposition
 PACK_GATHERED = 2.0  # an element fetched alone
+PACK_PHASES = 1.0  # a weight of phases of one position each, taps side by side
 PACK_RUN = 40.0  # starting the copy of one run of lanes
 PACK_PIECE = 12.0  # starting one lane's walk along the channels ...
 PACK_TAPS = 80.0  # ... or along the taps, some of which fall on padding
@@ -69,7 +70,9 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     product = min(tile_cycles(lattice.rows, lattice.columns, lanes), tile_cycles(lattice.columns, lattice.rows, lanes)) * depth
     # Panels hold the taps that fall on padding too.
     whole = problem.channels * prod(ceil(a.kernel / costs.phases(a)) for a in problem.axes)
-    packing = _lhs_packing(problem, lattice.rows, whole, lanes) + PACK_GATHERED * lattice.columns * whole
+    single = costs.phases_of_one(problem)
+    weight = PACK_PHASES if single else PACK_GATHERED
+    packing = _lhs_packing(problem, lattice.rows, whole, lanes) + weight * lattice.columns * whole
     adjoin = 1 in (problem.out.outer[2], *problem.out.spatial) and all(costs.phases(a) == 1 for a in problem.axes)
     if problem.lhs.outer[1] == 1 and problem.batch > 1:  # vectors run over the images
         adjoin = problem.out.outer[1] == 1
@@ -79,7 +82,7 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     storing = store * lattice.rows * lattice.columns * lattice.count
     tiles = TILE_START * min(_tiles(lattice.rows, lattice.columns, lanes), _tiles(lattice.columns, lattice.rows, lanes))
     group = product + packing + storing + tiles + (GROUP if problem.groups > 1 else 0)
-    if any(costs.phases(a) > 1 for a in problem.axes) and not _phases_adjoin(problem):
+    if any(costs.phases(a) > 1 for a in problem.axes) and not single and not _phases_adjoin(problem):
         group *= PHASES
     return problem.groups * group * (FEW_REGISTERS if machine.isa == "avx2" else 1)
 

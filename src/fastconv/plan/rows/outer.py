@@ -28,6 +28,7 @@ TILE_START = 40.0  # a tile and a block of pixels ...
 SUM = 1.5  # ... and each vector of its sums, in and out
 LOOP = 0.25  # a pixel in a tile, beside its products
 OUTPUT = 0.3  # an output, through its parts
+PHASES = 1.6  # of all cycles, where phases of one position each, of several features, are its taps
 ROW_START = 12.0  # a row of pixels in a tile
 
 
@@ -65,7 +66,8 @@ def cycles(problem: ConvProblem, machine: Machine) -> float:
     if all(a.rhs_dilation == 1 for a in problem.axes):
         ways.append(_way(problem, machine, exchange=True))
     outputs = prod(problem.out_extents)
-    return problem.groups * min(ways) + OUTPUT * outputs
+    each = PHASES if costs.phases_of_one(problem) else 1
+    return each * (problem.groups * min(ways) + OUTPUT * outputs)
 
 
 def _way(problem: ConvProblem, machine: Machine, exchange: bool) -> float:
