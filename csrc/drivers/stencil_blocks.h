@@ -69,7 +69,7 @@ public:
     }
     bool inside(int axis, int64_t index) const { return index >= 0 && index < p.axes[axis].size; }
 
-    // Input offset of a far tap combination, or -1 when it falls on padding.
+    // Input offset of a far tap combination; false where it falls on padding.
     bool far_offset(const StencilBlock& b, int64_t tap, int64_t* offset) const {
         *offset = 0;
         for (int i = s.far - 1; i >= 0; --i) {

@@ -72,7 +72,7 @@ def _reach(a: Axis) -> int:
 
 def _lines(problem: ConvProblem) -> int:
     """Lines of lhs that are copied, one for each position of all axes but the innermost, or sub-rows of one where its taps are dilated."""
-    axes = [a for _, a in sorted(zip(problem.lhs.spatial, problem.axes, strict=True), key=lambda pair: -abs(pair[0]))]
+    axes = costs.sorted_axes(problem)
     sub_rows = axes[-1].rhs_dilation if axes and axes[-1].kernel > 1 else 1
     lots = ceil(problem.batch / TOGETHER) if problem.lhs.outer[1] == 1 else problem.batch
     return problem.groups * lots * prod(map(_reach, axes[:-1])) * sub_rows
